@@ -1,1 +1,1 @@
-"""The web console and the HTTP API. Imports the library `mayfly`, and neither dispatcher nor runner."""
+"""The web console and the HTTP API. Imports `mayfly`, but neither `dispatcher` nor `runner`."""

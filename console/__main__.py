@@ -1,29 +1,30 @@
 """`python -m console`: serve the web console and the HTTP API until SIGTERM or Ctrl-C."""
 
+import asyncio
 import sys
 from ipaddress import ip_address
 
 import click
 
 from mayfly import log_messages
-from mayfly.bootstrap import open_database
 from mayfly.errors import ConsoleMissing, ConsoleUnsafe
 from mayfly.log import echo_log
 from mayfly.process import exits
-from mayfly.schema.tables import require_version
+from mayfly.process.programs import taken_names
+from mayfly.schema import open_database
 from mayfly.settings import Settings, load
 
-CONNECTIONS = 8  # and as many threads: a request waits for a thread without holding a connection
+CONNECTIONS = 8  # also the number of threads: a request waits for a thread without holding a connection
 
 
 @click.command(
-    help="Serve the web console and the HTTP API at CONSOLE_HOST and CONSOLE_PORT until SIGTERM or Ctrl-C. "
+    help="Serve the web console and the HTTP API.\n\nAt CONSOLE_HOST and CONSOLE_PORT, until SIGTERM or Ctrl-C. "
     "See docs/console.md and docs/http-api.md."
 )
-@click.option("--api-only", is_flag=True, help="Only the HTTP API, /metrics and /health: no pages, no password.")
+@click.option("--api-only", is_flag=True, help="Serve only the HTTP API, /metrics and /health. Needs no password.")
 def command(api_only: bool) -> int:
     try:
-        from console.server import serve  # here, so that a missing package is an error message, not a traceback
+        from console.server import serve  # imported here: a missing package becomes an error message, not a traceback
     except ModuleNotFoundError as error:
         raise ConsoleMissing(error.name or "") from error
     loaded = load()
@@ -32,11 +33,13 @@ def command(api_only: bool) -> int:
     check_password(settings, api_only)
     log = echo_log(settings, "CONSOLE", sys.stderr)
     for warning in loaded.warnings:
-        log.say(log_messages.setting_warning(warning))
+        log.write(log_messages.setting_warning(warning))
+    for taken in taken_names(settings.home):
+        log.write(log_messages.package_name_taken(taken.path, taken.package))
     database = open_database(settings, CONNECTIONS)
     try:
-        database.read(require_version)
-        serve(settings, database, log, CONNECTIONS, api_only)
+        database.connect()
+        asyncio.run(serve(settings, database, log, CONNECTIONS, api_only))
     finally:
         database.close()
     return exits.SUCCESS
@@ -46,7 +49,7 @@ def check_password(settings: Settings, api_only: bool) -> None:
     if not api_only and settings.console_password_hash is None and not settings.console_accounts:
         raise ConsoleUnsafe(
             "The web console has no password: set CONSOLE_PASSWORD_HASH to the output of `mayfly password`. "
-            "With --api-only the HTTP API is served without it."
+            "The HTTP API alone (--api-only) needs none."
         )
 
 
@@ -67,7 +70,7 @@ def is_loopback(host: str) -> bool:
 
 
 def main() -> None:
-    exits.run_command(command, "python -m console")
+    exits.run_command(command, "mayfly console")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Authenticate every request: the HTTP API by bearer token, pages by session cookie.
 
-AuthMiddleware wraps the whole application, so that a request without a valid token or session learns nothing, not
-even whether a path exists. It also applies the rate limit and the body limit and, for pages, checks origin and CSRF
-token and sets the security headers.
+AuthMiddleware wraps the whole application: without a valid token or session the response does not even show whether a
+path exists. It also applies the rate limit and the body limit, and sets the security headers. For pages it checks
+origin and CSRF token.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -15,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.context import CLOCK_MAX_AGE_SECONDS, ConsoleContext, client_address, session_of
-from console.problems import DATABASE_UNAVAILABLE, RETRY_AFTER, RequestRefused, json_problem
+from console.problems import DATABASE_UNAVAILABLE, DATABASE_UNAVAILABLE_PAGE, RETRY_AFTER, json_problem
 from console.sessions import SESSION_COOKIE, Session
 from console.web import page
 from mayfly import log_messages
@@ -24,37 +25,50 @@ from mayfly.admin.auth import Token
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError
+from mayfly.schema.tables import NAME_LENGTH
+
+T = TypeVar("T")
 
 API_PATHS = ("/api", "/metrics", "/livez", "/health")  # and everything below /api/
-OPEN_API_PATHS = ("/livez", "/health")  # monitoring has no token
+OPEN_API_PATHS = ("/livez", "/health")  # monitoring needs no token
 LOGIN_PATH = "/login"
 OPEN_PAGES = (LOGIN_PATH, "/theme", "/robots.txt")  # and everything below /static/
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 FORM_TYPE = "application/x-www-form-urlencoded"
-LIVE_HEADER = "x-mayfly-live"  # of updates by the page's script: they do not keep a session alive
+WORKER_HEADER = "mayfly-worker"  # the name of an external worker: several may share a token
+LIVE_HEADER = "x-mayfly-live"  # sent by the live updates of a page, which do not renew the session
 
-UNAUTHORIZED = "Send a valid token: `Authorization: Bearer …`. `mayfly token create` makes one."
-FOREIGN_FORM = (
-    "This form was not sent by a page of this console, or it is too old. Go back, reload the page and try again."
+UNAUTHORIZED = "Send a valid token: `Authorization: Bearer …`. `mayfly token create` creates one."
+INVALID_FORM = (
+    "This form was not sent by a page of this console, or the page is too old. Go back, reload it and try again."
 )
+INCOMPLETE = "The connection ended before the whole request was received."
+TWO_LENGTHS = "Send either Content-Length or Transfer-Encoding, not both."
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+API_HEADERS = {"X-Content-Type-Options": "nosniff"}
 PAGE_HEADERS = {
+    **API_HEADERS,
     "Content-Security-Policy": CONTENT_POLICY,
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",  # with "no-referrer" browsers send Origin: null with our own forms
     "X-Robots-Tag": "noindex, nofollow",
 }
 
 
-class LoginRequired(Exception):
+class RequestRefused(Exception):
     def __init__(self, response: Response) -> None:
         self.response = response
+
+
+def refusal(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> RequestRefused:
+    if request.state.is_page:
+        return RequestRefused(page.error_page(request, status, detail, headers))
+    return RequestRefused(json_problem(status, detail, headers))
 
 
 class AuthMiddleware:
@@ -71,8 +85,7 @@ class AuthMiddleware:
         is_page = self._has_pages and path not in API_PATHS and not path.startswith("/api/")
         scope.setdefault("state", {}).update(context=self._context, is_page=is_page, session=None, token=None)
         request = Request(scope)
-        if is_page:
-            send = self._sending_headers(request, send)
+        send = self._sending_headers(request, send)
         body = await self._admit(request, path, receive)
         if isinstance(body, Response):
             await body(scope, receive, send)
@@ -80,26 +93,23 @@ class AuthMiddleware:
             await self._app(scope, _replaying(body, receive), send)
 
     async def _admit(self, request: Request, path: str, receive: Receive) -> bytes | Response:
-        """The body of an accepted request, or the response to any other."""
+        """Return the body of an accepted request, or the response to a refused one."""
         is_page = request.state.is_page
         try:
+            check_framing(request)
             if is_page:
-                self._check_session(request, path)
+                await self._check_session(request, path)
             else:
                 await self._check_token(request, path)
             body = await self._read_body(request, receive)
             if is_page and request.method not in SAFE_METHODS:
                 check_origin(request, path, body)
-        except LoginRequired as required:
-            return required.response
         except RequestRefused as refused:
-            if is_page:
-                return page.error_page(request, refused.status, refused.detail, refused.headers)
-            return json_problem(refused.status, refused.detail, headers=refused.headers)
+            return refused.response
         return body
 
     def _remove_prefix(self, scope: Scope) -> str:
-        """The path without CONSOLE_PREFIX; some proxies remove that themselves, and some do not."""
+        """Return the path without CONSOLE_PREFIX, which some proxies remove and others keep."""
         prefix, path = self._context.settings.console_prefix, str(scope["path"])
         if prefix is None:
             return path
@@ -109,42 +119,55 @@ class AuthMiddleware:
         scope["path"] = f"{prefix}{path}"
         return path
 
-    def _check_session(self, request: Request, path: str) -> None:
+    async def _check_session(self, request: Request, path: str) -> None:
+        self._check_rate(request, f"address {client_address(request)}")
+        self._context.refresh_clock()
+        if path.startswith("/static/"):
+            return
+        request.state.session = await self._find_session(request)
+        if request.state.session is None and path not in OPEN_PAGES:
+            raise RequestRefused(_login_response(request, path))
+
+    async def _find_session(self, request: Request) -> Session | None:
         cookie, context = request.cookies.get(SESSION_COOKIE), self._context
-        request.state.session = None if cookie is None else context.sessions.read(cookie, context.now())
-        self._check_rate(f"address {client_address(request)}")
-        context.refresh_clock()
-        if request.state.session is None and path not in OPEN_PAGES and not path.startswith("/static/"):
-            raise LoginRequired(_login_response(request, path))
+        session = None if cookie is None else context.sessions.read(cookie, context.now())
+        if session is None or await self._query(request, context.read(auth.has_ended, session.nonce)):
+            return None
+        return session
 
     async def _check_token(self, request: Request, path: str) -> None:
         address = client_address(request)
         token = None if path in OPEN_API_PATHS else await self._find_token(request)
-        self._check_rate(f"address {address}" if token is None else f"token {token.name}")
+        self._check_rate(request, f"address {address}" if token is None else rated_client(request, token))
         if token is None and path not in OPEN_API_PATHS:
-            self._context.log.say(log_messages.token_refused(address, "no valid token"))
-            raise RequestRefused(401, UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
+            self._context.log.write(log_messages.token_refused(address, "no valid token"))
+            raise refusal(request, 401, UNAUTHORIZED, {"WWW-Authenticate": "Bearer"})
         request.state.token = token
 
     async def _find_token(self, request: Request) -> Token | None:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text.strip():
             return None
+        return await self._query(request, self._context.run(find_token, self._context.database, text.strip()))
+
+    async def _query(self, request: Request, query: Awaitable[T]) -> T:
+        """Without the database no session and no token is valid."""
         try:
-            return await self._context.run(find_token, self._context.database, text.strip())
+            return await query
         except DatabaseError as error:
             message = log_messages.request_failed(request.method, request.scope["path"], str(error))
-            self._context.log.say(message)
-            raise RequestRefused(503, DATABASE_UNAVAILABLE, RETRY_AFTER) from error
+            self._context.log.write(message)
+            detail = DATABASE_UNAVAILABLE_PAGE if request.state.is_page else DATABASE_UNAVAILABLE
+            raise refusal(request, 503, detail, RETRY_AFTER) from error
 
-    def _check_rate(self, client: str) -> None:
+    def _check_rate(self, request: Request, client: str) -> None:
         wait = self._context.rate_limiter.wait(client, monotonic())
         if wait:
             headers = {"Retry-After": str(int(wait) + 1)}
-            raise RequestRefused(429, f"Too many requests (CONSOLE_RATE): wait for {wait:.1f} s.", headers)
+            raise refusal(request, 429, f"Too many requests (CONSOLE_RATE): wait {wait:.1f} s.", headers)
 
     async def _read_body(self, request: Request, receive: Receive) -> bytes:
-        """The whole body, up to CONSOLE_BODY_LIMIT."""
+        """Read the whole body, up to CONSOLE_BODY_LIMIT."""
         limit = self._context.settings.console_body_limit
         declared = request.headers.get("content-length", "")
         parts: list[bytes] = []
@@ -152,33 +175,48 @@ class AuthMiddleware:
         more = size <= limit
         while more:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise refusal(request, 400, INCOMPLETE)
             parts.append(message.get("body", b""))
             size = sum(map(len, parts))
             more = message.get("more_body", False) and size <= limit
         if size > limit:
-            headers = {"Connection": "close"}  # the rest of it is not read
-            raise RequestRefused(413, f"A request may have up to {limit:,} bytes (CONSOLE_BODY_LIMIT).", headers)
+            headers = {"Connection": "close"}  # the rest of the body is not read
+            raise refusal(request, 413, f"The request is larger than {limit:,} bytes (CONSOLE_BODY_LIMIT).", headers)
         return b"".join(parts)
 
     def _sending_headers(self, request: Request, send: Send) -> Send:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(PAGE_HEADERS)
+                headers.update(PAGE_HEADERS if request.state.is_page else API_HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
-                self._renew_session(request, headers)
+                session = session_of(request)
+                if session is not None:
+                    self._renew_session(request, session, headers)
             await send(message)
 
         return send_with_headers
 
-    def _renew_session(self, request: Request, headers: MutableHeaders) -> None:
-        session, sessions, now = session_of(request), self._context.sessions, self._context.now()
+    def _renew_session(self, request: Request, session: Session, headers: MutableHeaders) -> None:
+        sessions, now = self._context.sessions, self._context.now()
         is_set = any(value.startswith(f"{SESSION_COOKIE}=") for value in headers.getlist("set-cookie"))
-        if session is None or is_set or LIVE_HEADER in request.headers or not sessions.needs_renewal(session, now):
+        if is_set or LIVE_HEADER in request.headers or not sessions.needs_renewal(session, now):
             return
         renewed = Response()
-        sessions.set_cookie(request, renewed, sessions.start(session.user.name, now, session.nonce))
+        sessions.set_cookie(request, renewed, sessions.start(session.name, now, session.nonce))
         headers.append("set-cookie", renewed.headers["set-cookie"])
+
+
+def rated_client(request: Request, token: Token) -> str:
+    """Whose requests are limited together: those of a token, or of each worker that uses it.
+
+    A worker is known by its name, or else by its address.
+    """
+    if auth.WORK not in token.scopes:
+        return f"token {token.name}"
+    worker = request.headers.get(WORKER_HEADER, "")[:NAME_LENGTH]
+    return f"token {token.name} worker {worker or client_address(request)}"
 
 
 def find_token(database: Database, text: str) -> Token | None:
@@ -190,19 +228,25 @@ def find_token(database: Database, text: str) -> Token | None:
     return token
 
 
+def check_framing(request: Request) -> None:
+    """Refuse a request with two lengths: a proxy may use the other one, and the body then has a second request."""
+    if "transfer-encoding" in request.headers and "content-length" in request.headers:
+        raise refusal(request, 400, TWO_LENGTHS, {"Connection": "close"})
+
+
 def check_origin(request: Request, path: str, body: bytes) -> None:
-    """Refuse a form that another site may have sent. The login form has no CSRF token: there is no session yet."""
+    """Refuse forms of other sites. The login form has no CSRF token, because there is no session yet."""
     session: Session | None = session_of(request)
     lacks_token = session is not None and path != LOGIN_PATH and not has_csrf_token(request, body, session.csrf_token)
     if is_cross_site(request.headers) or lacks_token:
-        raise RequestRefused(403, FOREIGN_FORM)
+        raise refusal(request, 403, INVALID_FORM)
 
 
 def is_cross_site(headers: Mapping[str, str]) -> bool:
-    """By Sec-Fetch-Site, or by Origin where the browser does not send that (plain HTTP in an intranet).
+    """Check Sec-Fetch-Site, or Origin if the browser does not send that (plain HTTP in an intranet).
 
-    Origin is compared with Host only then, because behind a proxy the two may differ. A request with neither header
-    does not come from a page in a browser.
+    Origin is only the fallback, because behind a proxy it may differ from Host. A request with neither header does
+    not come from a page in a browser.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -220,7 +264,7 @@ def has_csrf_token(request: Request, body: bytes, expected: str) -> bool:
 
 
 def _login_response(request: Request, path: str) -> Response:
-    """Redirect to the login page and back afterwards; the script of a page gets 401 instead."""
+    """Redirect to the login page, which redirects back; live updates get 401 instead."""
     if LIVE_HEADER in request.headers:
         return Response(status_code=401)
     requested = f"{path}?{request.url.query}" if request.url.query else path
@@ -229,7 +273,7 @@ def _login_response(request: Request, path: str) -> Response:
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return the body that was read, then what comes next: the disconnect."""
+    """Replay the body that was read already, then continue with the real messages (the disconnect)."""
     unread = [body]
 
     async def replay() -> Message:

@@ -1,12 +1,12 @@
-"""What all requests share: settings, database, log, sessions, rate limits, long polls and background tasks."""
+"""The state that all requests share: settings, database, log, sessions, rate limits, long polls, background tasks."""
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from secrets import token_hex
 from typing import Concatenate, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter
@@ -24,7 +24,7 @@ from mayfly.clock import host_now, milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError
-from mayfly.fleet.runners import OUTSIDE
+from mayfly.fleet.runners import EXTERNAL_PREFIX
 from mayfly.log import Log
 from mayfly.monitoring.hooks import Announce, announcer
 from mayfly.queue import external
@@ -42,14 +42,14 @@ FREE_LOGINS_PER_ADDRESS, FREE_LOGINS_PER_ACCOUNT = 20, 5
 
 
 class ConsoleContext:
-    """One per process. Everything that runs beside requests belongs to it, and ends with `close()`."""
+    """One per process. It owns all background work, which ends with `close()`."""
 
     def __init__(self, settings: Settings, database: Database, log: Log, connections: int) -> None:
         self.settings = settings
         self.database = database
         self.log = log
         self.producer = App(settings, database)
-        self.totals = ExternalTotals(database, _totals_name(settings, database))
+        self.totals = ExternalTotals(database, _totals_name(settings, database), settings.success_lanes)
         self.rate_limiter = RateLimiter(settings.console_rate)
         self.sessions = SessionStore(settings, self.environment)
         self.address_logins = LoginAttempts(FREE_LOGINS_PER_ADDRESS)
@@ -61,7 +61,7 @@ class ConsoleContext:
 
     @property
     def environment(self) -> str:
-        """The name of this installation, shown wherever it could be mistaken for another."""
+        """The name of this installation, shown on every page and in every confirmation."""
         return self.settings.console_environment or self.settings.host_name
 
     @property
@@ -69,7 +69,7 @@ class ConsoleContext:
         return self.producer.registry
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call in a thread: database calls must not block the event loop."""
+        """Call `work` in a thread: database calls must not block the event loop."""
         return await run_sync(partial(work, *args, **kwargs), limiter=self._threads)
 
     async def read(self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,14 +77,14 @@ class ConsoleContext:
         return await self.run(self.database.read, lambda connection: query(connection, *args, **kwargs))
 
     def now(self) -> datetime:
-        """By the database's clock; by the host's as long as the database has never been reached."""
+        """The time of the database; of the host until the database has been reached once."""
         try:
             return self.database.clock.now()
         except DatabaseError:
             return host_now()
 
     def refresh_clock(self) -> None:
-        """Measure the database's clock again if that was long ago, in the background."""
+        """Measure the database's clock again in the background, if the last measurement is too old."""
         if self._clock_refresh is None or self._clock_refresh.done():
             self._clock_refresh = asyncio.create_task(self._refresh_clock())
 
@@ -93,7 +93,14 @@ class ConsoleContext:
             await self.run(self.database.refresh_clock, CLOCK_MAX_AGE_SECONDS)
 
     async def _count_due(self, max_by_lane: Mapping[str, int]) -> Mapping[str, int]:
-        return await self.read(external.due, max_by_lane, self.database.clock.now())
+        return await self.run(self._redeliver_and_count, max_by_lane)
+
+    def _redeliver_and_count(self, max_by_lane: Mapping[str, int]) -> Mapping[str, int]:
+        """Jobs of workers that have disappeared are due again without a cycle of the dispatcher."""
+        for message in external.redeliver(self.database, self.totals, tuple(max_by_lane), self.announce):
+            self.log.write(message)
+        now = self.database.clock.now()
+        return self.database.read(lambda connection: external.due(connection, max_by_lane, now))
 
     def retry_context(self) -> RetryContext:
         """For jobs that failed in an external worker: the console does not know a handler's own backoff."""
@@ -113,13 +120,14 @@ class ConsoleContext:
 def open_context(settings: Settings, database: Database, log: Log, connections: int) -> ConsoleContext:
     context = ConsoleContext(settings, database, log, connections)
     for module, reason in context.registry.failures.items():  # imports the handlers before the first request
-        log.say(log_messages.handler_module_failed(module, reason))
+        log.write(log_messages.handler_module_failed(module, reason))
     use_app(context.producer)
     return context
 
 
 def _totals_name(settings: Settings, database: Database) -> str:
-    name = f"{OUTSIDE}{settings.host_name[:20]}-{os.getpid()}-{milliseconds(database.clock.now())}"
+    # Random instead of the pid: consoles in several containers have the same pid, and perhaps the same host name.
+    name = f"{EXTERNAL_PREFIX}{settings.host_name[:20]}-{token_hex(4)}-{milliseconds(database.clock.now())}"
     return name[:NAME_LENGTH]
 
 
@@ -134,7 +142,7 @@ def session_of(request: Request) -> Session | None:
 
 
 def token_of(request: Request) -> Token:
-    """AuthMiddleware has refused API requests without one."""
+    """Never None in a route: AuthMiddleware refuses API requests without a token."""
     token: Token = request.state.token
     return token
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mayfly.clock import monotonic
 
-POLL_SECONDS = 0.25  # between two queries while anything waits; a new waiter is checked at once
+POLL_SECONDS = 0.25  # between two queries while there are waiters; a new waiter triggers a query at once
 
 CountDue = Callable[[Mapping[str, int]], Awaitable[Mapping[str, int]]]  # due jobs by lane, each up to a maximum
 
@@ -21,7 +21,7 @@ class Waiter:
 
 
 class LongPoll:
-    """Wakes waiters in the order in which they came, one per due job: the others would find it taken."""
+    """Wakes waiters first come, first served, one per due job: the others would find the job claimed."""
 
     def __init__(self, count_due: CountDue) -> None:
         self._count_due = count_due
@@ -30,50 +30,50 @@ class LongPoll:
         self._polling: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def wait(self, lanes: Sequence[str], until: float, was_in_vain: bool = False) -> bool:
-        """True when a query that starts after this call finds a due job; False when the time is over.
+    async def wait(self, lanes: Sequence[str], until: float, found_nothing: bool = False) -> bool:
+        """Return True when a query that starts after this call finds a due job, False at the deadline.
 
-        A waiter whose last wake-up was in vain, because another transaction holds the job, waits for the next
-        regular query instead of causing one.
+        `found_nothing`: the last wake-up led to no job, because another transaction holds it. The waiter then waits
+        for the next regular query instead of triggering one.
         """
         if self._is_closed:
             return False
         waiter = Waiter(lanes, until)
         self._waiters.append(waiter)
-        if not was_in_vain:
+        if not found_nothing:
             self.nudge()
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
         try:
             return await waiter.found
         finally:
-            with suppress(ValueError):  # removed already when it was woken
+            with suppress(ValueError):  # already removed when it was woken
                 self._waiters.remove(waiter)
 
     def nudge(self) -> None:
-        """Query at once: there is a new waiter, or a new job."""
+        """Query at once, for a new waiter or a new job."""
         self._nudged.set()
 
     def close(self) -> None:
         """End all waits, with False."""
         self._is_closed = True
-        self._release(self._waiters, found=False)
+        self._release(self._waiters, False)
 
     async def _poll(self) -> None:
         while self._waiters:
             await self._pause()
             self._nudged.clear()
-            waiters = list(self._waiters)  # not those that come during the query
+            waiters = list(self._waiters)  # without those added during the query
             wanted = Counter(lane for each in waiters for lane in each.lanes)
             [due] = await asyncio.gather(self._count_due(wanted), return_exceptions=True)
             if isinstance(due, BaseException):
-                self._fail(waiters, due)
+                self._release(waiters, due)  # each request reports the error
                 continue
             self._wake(waiters, due)
-            self._release([each for each in waiters if each.until <= monotonic()], found=False)
+            self._release([each for each in waiters if each.until <= monotonic()], False)
 
     async def _pause(self) -> None:
-        """Until the next query is due, or a nudge."""
+        """Wait until the next query is due, or until a nudge."""
         if self._nudged.is_set():
             return
         seconds = min(POLL_SECONDS, max(0.0, min(each.until for each in self._waiters) - monotonic()))
@@ -86,19 +86,14 @@ class LongPoll:
             lane = next((lane for lane in each.lanes if left[lane] > 0), None)
             if lane is not None:
                 left[lane] -= 1
-                self._release([each], found=True)
+                self._release([each], True)
 
-    def _release(self, waiters: Sequence[Waiter], found: bool) -> None:
+    def _release(self, waiters: Sequence[Waiter], result: bool | BaseException) -> None:
         for each in list(waiters):
             if not each.found.done():
-                each.found.set_result(found)
-            with suppress(ValueError):
-                self._waiters.remove(each)
-
-    def _fail(self, waiters: Sequence[Waiter], error: BaseException) -> None:
-        """Each request reports the error for itself."""
-        for each in waiters:
-            if not each.found.done():
-                each.found.set_exception(error)
+                if isinstance(result, BaseException):
+                    each.found.set_exception(result)
+                else:
+                    each.found.set_result(result)
             with suppress(ValueError):
                 self._waiters.remove(each)

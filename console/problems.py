@@ -1,13 +1,12 @@
-"""Error responses: problem details (RFC 9457) for programs, an error page for people."""
+"""Error responses: problem details (RFC 9457) from the API, error pages from the console."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from console.context import context_of
@@ -16,42 +15,39 @@ from mayfly.errors import MayflyError
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER = {"Retry-After": "5"}  # seconds, while the database is unavailable
-BODY_SHAPES = ("one job", "many jobs")  # of a body that may be either
+BODY_SHAPES = ("one job", "many jobs")  # the tags of a body that may be either
 
-# These replace the text of a database error, which names servers and users: that goes to the log.
+# Sent instead of the text of a database error, which names servers and users and is only logged.
 DATABASE_UNAVAILABLE = "The database is unavailable. Try again later; /health shows when it is back."
 COMMIT_UNKNOWN = (
-    "The connection to the database was lost before it confirmed that the jobs are enqueued. Check before you "
-    "enqueue them again; with an Idempotency-Key or unique keys it is safe to repeat the request."
+    "The database connection was lost before the commit was confirmed: the jobs may or may not be enqueued. "
+    "With an Idempotency-Key or unique keys it is safe to repeat the request; otherwise check first."
 )
-DATABASE_UNAVAILABLE_PAGE = "The database is unavailable. Nothing is lost; this page reloads by itself."
+DATABASE_UNAVAILABLE_PAGE = "The database is unavailable. No jobs are lost. This page reloads automatically."
 COMMIT_UNKNOWN_PAGE = (
-    "The connection to the database was lost before it confirmed the action. Check its result before you repeat it."
+    "The database connection was lost before the commit was confirmed. Check the result before you repeat the action."
 )
 INTERNAL_ERROR = "This is a bug in Mayfly; the log of the console has the details."
 
 
-class ProblemTitle(NamedTuple):
-    title: str
-    code: str  # for programs: it stays, whatever becomes of the texts
-
-
-KINDS = {
-    400: ProblemTitle("Bad request", "bad_request"),
-    401: ProblemTitle("Unauthorized", "unauthorized"),
-    403: ProblemTitle("Forbidden", "forbidden"),
-    404: ProblemTitle("Not found", "not_found"),
-    405: ProblemTitle("Method not allowed", "method_not_allowed"),
-    409: ProblemTitle("Conflict", "conflict"),
-    413: ProblemTitle("Content too large", "content_too_large"),
-    422: ProblemTitle("Invalid request", "invalid_request"),
-    429: ProblemTitle("Too many requests", "rate_limited"),
-    500: ProblemTitle("Internal error", "internal_error"),
-    503: ProblemTitle("Database unavailable", "database_unavailable"),
+# The default code of each status. Codes are part of the API; titles and details may change. The title is the code in
+# words.
+CODES = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "content_too_large",
+    415: "unsupported_media_type",
+    422: "invalid_request",
+    429: "rate_limited",
+    500: "internal_error",
+    503: "database_unavailable",
 }
-UNKNOWN_KIND = ProblemTitle("Error", "error")
 
-# The first class that fits decides.
+# More specific codes by error. The first matching class decides.
 ERRORS: Sequence[tuple[type[MayflyError], int, str]] = (
     (errors.CommitUnknown, 503, "commit_unknown"),
     (errors.DatabaseError, 503, "database_unavailable"),
@@ -68,59 +64,50 @@ ERRORS: Sequence[tuple[type[MayflyError], int, str]] = (
 )
 
 
-class RequestRefused(Exception):
-    """Raised by AuthMiddleware, outside of FastAPI's exception handlers."""
-
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        self.status = status
-        self.detail = detail
-        self.headers = headers or {}
-
-
 class WrongField(BaseModel):
     field: str
     message: str
 
 
 class ProblemDetails(BaseModel):
-    """What went wrong and what to do about it. Programs should decide by `code`, or by the status."""
+    """What went wrong and what to do about it. Programs should check `code` or `status`; the texts may change."""
 
     title: str
     status: int
-    code: str
+    code: Annotated[str, Field(examples=["unknown_job"])]
     detail: str
     errors: list[WrongField] = []
 
 
 def schemas() -> dict[str, Any]:
-    """For the components of the OpenAPI document."""
+    """The problem details as components of the OpenAPI document."""
     schema = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**schema.pop("$defs"), "Problem": schema}
 
 
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI document: these statuses, and those that every request may get."""
+    """For the OpenAPI document: these statuses, and those that any request may return."""
     content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
-        status: {"description": KINDS[status].title, "content": content}
+        status: {"description": title_of(status), "content": content}
         for status in sorted({*statuses, 401, 403, 429, 503})
     }
 
 
 def title_of(status: int) -> str:
-    return KINDS.get(status, UNKNOWN_KIND).title
+    return CODES.get(status, "error").replace("_", " ").capitalize()
 
 
 def json_problem(
     status: int,
     detail: str,
+    headers: Mapping[str, str] | None = None,
     code: str | None = None,
     wrong: Sequence[WrongField] = (),
-    headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    title, usual_code = KINDS.get(status, UNKNOWN_KIND)
-    details = ProblemDetails(title=title, status=status, code=code or usual_code, detail=detail, errors=list(wrong))
-    return JSONResponse(jsonable_encoder(details), status, headers, media_type=PROBLEM_TYPE)
+    code = code or CODES.get(status, "error")
+    details = ProblemDetails(title=title_of(status), status=status, code=code, detail=detail, errors=list(wrong))
+    return JSONResponse(details.model_dump(), status, headers, media_type=PROBLEM_TYPE)
 
 
 ErrorPage = Callable[[Request, int, str, Mapping[str, str]], Response]
@@ -141,7 +128,7 @@ def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def on_validation_error(request: Request, error: RequestValidationError) -> Response:
-        """Never with the value itself: it may be a secret."""
+        """Never quotes the value: it may be a secret."""
         wrong = [WrongField(field=_field(each["loc"]), message=each["msg"]) for each in error.errors()]
         detail = "; ".join(f"{each.field}: {each.message}" for each in wrong)
         return respond(request, json_problem(422, detail, wrong=wrong), detail)
@@ -149,7 +136,7 @@ def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> Response:
         detail = str(error.detail)
-        return respond(request, json_problem(error.status_code, detail, headers=error.headers), detail)
+        return respond(request, json_problem(error.status_code, detail, error.headers), detail)
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, _error: Exception) -> Response:
@@ -160,11 +147,12 @@ def _mayfly_problem(request: Request, error: MayflyError) -> JSONResponse:
     status, code = next((status, code) for kind, status, code in ERRORS if isinstance(error, kind))
     if isinstance(error, errors.DatabaseError):
         log = context_of(request).log
-        log.say(log_messages.request_failed(request.method, request.url.path, str(error)))
+        log.write(log_messages.request_failed(request.method, request.url.path, str(error)))
         detail = COMMIT_UNKNOWN if isinstance(error, errors.CommitUnknown) else DATABASE_UNAVAILABLE
-        return json_problem(status, detail, code, headers=RETRY_AFTER)
+        return json_problem(status, detail, RETRY_AFTER, code)
     fields: Sequence[str] = getattr(error, "fields", ())
-    return json_problem(status, str(error), code, [WrongField(field=each, message=str(error)) for each in fields])
+    wrong = [WrongField(field=each, message=str(error)) for each in fields]
+    return json_problem(status, str(error), code=code, wrong=wrong)
 
 
 def _page_text(error: MayflyError) -> str:
@@ -174,6 +162,6 @@ def _page_text(error: MayflyError) -> str:
 
 
 def _field(location: Sequence[str | int]) -> str:
-    """Without the source (body, query) and without the shape of the body, unless there is nothing else."""
+    """The path of a field, without the source (body, query) and the tag of the body, unless there is nothing else."""
     inner = [each for each in location[1:] if each not in BODY_SHAPES]
     return ".".join(map(str, inner or location[:1]))

@@ -1,14 +1,17 @@
 """Build the application and serve it with uvicorn."""
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console import health, problems, web
 from console.api import read, v1
@@ -22,15 +25,17 @@ from mayfly.log import Log
 from mayfly.settings import Settings
 
 DESCRIPTION = "Enqueue, list, control and pull jobs. Explained in docs/http-api.md."
-SHUTDOWN_SECONDS = 10  # for requests in progress at SIGTERM
-BACKLOG = 512  # connections that wait to be accepted
-TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # X-Forwarded-For of others is ignored
-MAX_REQUESTS = 2000  # at once: beyond it uvicorn answers 503 by itself
+SHUTDOWN_SECONDS = 10  # that requests in progress may take after SIGTERM
+BACKLOG = 512  # of connections not yet accepted
+TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # from others X-Forwarded-For is ignored
+MAX_REQUESTS = 2000  # connections at once; uvicorn responds to others with 503
+MAX_HALF_RECEIVED = 1000  # of them without a whole request; more than BACKLOG, which may be accepted at once
+MAX_OPEN_FILES = 4096  # the usual limit is 1024
 
 
 class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """With the schema of problem details, which no route returns as its response model."""
+        """Add the schema of problem details, which is no route's response model."""
         document = super().openapi()
         document["components"]["schemas"] |= problems.schemas()
         return document
@@ -42,11 +47,11 @@ def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         openapi_url="/api/v1/openapi.json",
-        docs_url=None,  # that page would load scripts from another host
+        docs_url=None,  # it would load scripts from another host
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.checkup = health.HealthCheck(context.settings, context.log)
+    app.state.health_check = health.HealthCheck(context.settings, context.log)
     for each in (health.router, read.metrics_router, v1):
         app.include_router(each)
     if not api_only:
@@ -55,8 +60,39 @@ def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
     return app
 
 
+class ConsoleProtocol(H11Protocol):
+    """Closes the connection that has waited longest for the rest of its request, if too many of them wait.
+
+    uvicorn has no timeout for them, and counts them in limit_concurrency.
+    """
+
+    waiting: ClassVar[dict[H11Protocol, None]] = {}  # the oldest first
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._note_state()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note_state()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.waiting.pop(self, None)
+
+    def _note_state(self) -> None:
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+            self.waiting.pop(self, None)
+            return
+        self.waiting[self] = None
+        if len(self.waiting) > MAX_HALF_RECEIVED:
+            oldest = next(iter(self.waiting))
+            del self.waiting[oldest]
+            oldest.transport.close()
+
+
 class ConsoleServer(uvicorn.Server):
-    """Ends long polls and background tasks at SIGTERM, and then exits with code 0."""
+    """On SIGTERM, ends long polls and background tasks and exits with code 0."""
 
     def __init__(self, config: uvicorn.Config, context: ConsoleContext) -> None:
         super().__init__(config)
@@ -64,7 +100,7 @@ class ConsoleServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Instead of uvicorn's own, which ends the process by the signal, as if it had failed."""
+        """Replaces uvicorn's handlers, which re-raise the signal, so the process would seem to have failed."""
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._stop)
@@ -76,37 +112,41 @@ class ConsoleServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind before the log says that the console serves."""
+    """Bind before the start is logged, so that the logged address accepts connections."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise CannotListen(host, port, error.strerror or str(error)) from error
-    # Accepted connections inherit it. asyncio sets it only for sockets that it has opened itself; without it the
-    # second part of a response waits until the client acknowledges the first: 40 ms.
+    # Accepted connections inherit it; asyncio sets it only for sockets that it opens itself. Without it the second
+    # part of a response waits 40 ms until the client acknowledges the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
-def serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
-    asyncio.run(_serve(settings, database, log, connections, api_only))
+def allow_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
-async def _serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
+async def serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
+    allow_open_files()
     context = open_context(settings, database, log, connections)
     config = uvicorn.Config(
         AuthMiddleware(make_app(context, api_only), context, has_pages=not api_only),
+        http=ConsoleProtocol,
         access_log=False,
         log_level="warning",
         limit_concurrency=MAX_REQUESTS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        proxy_headers=settings.console_tls_proxy,  # without a proxy any client could send another address
+        proxy_headers=settings.console_tls_proxy,  # without a proxy, any client could forge its address
         forwarded_allow_ips=TRUSTED_PROXIES,
         server_header=False,
         date_header=False,
     )
     with listen(settings.console_host, settings.console_port) as listening:
         url = f"http://{settings.console_host}:{settings.console_port}"
-        log.say(log_messages.console_started(url, __version__, api_only))
+        log.write(log_messages.console_started(url, __version__, api_only))
         await ConsoleServer(config, context).serve([listening])
-    log.say(log_messages.console_stopped())
+    log.write(log_messages.console_stopped())

@@ -1,4 +1,4 @@
-"""Accounts of the web console, and the signed cookies that keep their users logged in."""
+"""Accounts of the web console, and sessions in signed cookies."""
 
 import hmac
 import secrets
@@ -17,7 +17,7 @@ from mayfly.settings.values import ROLES
 
 VIEWER, OPERATOR, ADMIN = ROLES  # each includes the rights of those before it
 SESSION_COOKIE = "mayfly_session"
-RENEW_AFTER = 0.1  # of its length: a session in use does not end, and not every response sets a cookie
+RENEW_AFTER = 0.1  # of its length: a session in use does not expire, and not every response sets a cookie
 
 
 class ConsoleAccount(NamedTuple):
@@ -26,21 +26,17 @@ class ConsoleAccount(NamedTuple):
     password_hash: str
 
 
-class User(NamedTuple):
-    """An account that is logged in."""
+class Session(NamedTuple):
+    """A logged-in account."""
 
     name: str
     role: str
+    nonce: str
+    started_ms: int
+    csrf_token: str  # required in every form
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
-
-
-class Session(NamedTuple):
-    user: User
-    nonce: str
-    started_ms: int
-    csrf_token: str  # must come back with every form
 
 
 def accounts_of(settings: Settings) -> Mapping[str, ConsoleAccount]:
@@ -55,10 +51,10 @@ def accounts_of(settings: Settings) -> Mapping[str, ConsoleAccount]:
 
 
 class SessionStore:
-    """Sessions live in signed cookies; the server remembers only those that were ended.
+    """Sessions are signed cookies; the database has only those that were ended by logout (mayfly_logouts).
 
-    The key of a signature is derived from the account's password hash, so a new password ends all its sessions,
-    and from the environment, so a cookie of one installation is worth nothing in another.
+    The signing key is derived from the account's password hash, so a new password ends all its sessions, and from
+    the environment, so a cookie of one installation is invalid in another.
     """
 
     def __init__(self, settings: Settings, environment: str) -> None:
@@ -67,15 +63,14 @@ class SessionStore:
         self._environment = environment
         self._cookie_path = settings.console_prefix or "/"
         self._has_tls_proxy = settings.console_tls_proxy
-        self._ended: dict[str, datetime] = {}
 
     def start(self, name: str, now: datetime, nonce: str | None = None) -> str:
-        """The value of the cookie. With a nonce it renews that session."""
+        """Return the value of the cookie. With a nonce, renew that session."""
         account = self.accounts[name]
         return str(self._signer(account).dumps([name, nonce or secrets.token_urlsafe(16), milliseconds(now)]))
 
     def read(self, cookie: str, now: datetime) -> Session | None:
-        """None if it is forged, expired or ended."""
+        """Return None if the cookie is forged or expired."""
         _is_signed, claimed = URLSafeSerializer("").loads_unsafe(cookie)
         account = self.accounts.get(_name_in(claimed))
         if account is None:
@@ -84,17 +79,12 @@ class SessionStore:
             name, nonce, started_ms = self._signer(account).loads(cookie)
         except (BadData, ValueError, TypeError):
             return None
-        if nonce in self._ended or milliseconds(now) - started_ms > self._length / timedelta(milliseconds=1):
+        if milliseconds(now) - started_ms > self._length / timedelta(milliseconds=1):
             return None
-        return Session(User(name, account.role), nonce, started_ms, self._csrf_token(account, nonce))
+        return Session(name, account.role, nonce, started_ms, self._csrf_token(account, nonce))
 
     def needs_renewal(self, session: Session, now: datetime) -> bool:
         return milliseconds(now) - session.started_ms > RENEW_AFTER * (self._length / timedelta(milliseconds=1))
-
-    def end(self, session: Session, now: datetime) -> None:
-        """Copies of its cookie are refused too, as long as this process runs."""
-        self._ended = {nonce: until for nonce, until in self._ended.items() if until > now}
-        self._ended[session.nonce] = now + self._length
 
     def set_cookie(self, request: Request, response: Response, value: str) -> None:
         max_age = int(self._length.total_seconds())
@@ -104,7 +94,7 @@ class SessionStore:
         response.delete_cookie(SESSION_COOKIE, **self._cookie_options(request))
 
     def _cookie_options(self, request: Request) -> dict[str, Any]:
-        """Out of reach of scripts and of other sites; with TLS, never sent without it."""
+        """Scripts cannot read it, cross-site forms do not send it; with TLS, it is never sent without it."""
         secure = self._has_tls_proxy or request.url.scheme == "https"
         return {"path": self._cookie_path, "secure": secure, "httponly": True, "samesite": "lax"}
 

@@ -13,17 +13,16 @@ from mayfly import log_messages
 from mayfly.admin.actions import BulkResult, OnProgress
 from mayfly.admin.jobs import CappedCount
 from mayfly.errors import MayflyError
-from mayfly.format import plural
 from mayfly.log import Log
 
 MAX_KEPT = 50
-MAX_RUNNING = 2  # each holds a connection; the others are left to requests
+MAX_RUNNING = 2  # each holds a connection; the remaining ones serve requests
 
 Work = Callable[[OnProgress], BulkResult]
 
 
 class TaskStopped(Exception):
-    """By a user, or because the console exits. The slices before it stay committed."""
+    """Stopped by a user, or because the console exits. Earlier slices stay committed."""
 
 
 @dataclass
@@ -39,7 +38,7 @@ class BackgroundTask:
     result: BulkResult | None = None
     error: str | None = None
     is_stopped: bool = False
-    running: "asyncio.Task[None] | None" = field(default=None, repr=False)  # a reference, or it is collected
+    running: "asyncio.Task[None] | None" = field(default=None, repr=False)  # keeps the task from being collected
 
     @property
     def is_running(self) -> bool:
@@ -47,7 +46,7 @@ class BackgroundTask:
 
     @property
     def summary(self) -> str | None:
-        return None if self.result is None else summarize(self.result, self.past_tense)
+        return None if self.result is None else self.result.text(self.past_tense)
 
     def on_progress(self, jobs: int) -> None:
         self.processed += jobs
@@ -79,16 +78,5 @@ class BackgroundTasks:
         except TaskStopped:
             task.error = "Stopped. Jobs already changed stay changed."
         except MayflyError as error:
-            self._log.say(log_messages.request_failed("POST", "/jobs/act", str(error)))
+            self._log.write(log_messages.request_failed("POST", "/jobs/act", str(error)))
             task.error = "The task failed; see the log of the console. Jobs already changed stay changed."
-
-
-def summarize(result: BulkResult, past_tense: str) -> str:
-    """3 jobs cancelled; 1 running job was asked to stop."""
-    parts = [f"{plural(result.changed, 'job')} {past_tense}"]
-    if result.requested:
-        was = "was" if result.requested == 1 else "were"
-        parts.append(f"{plural(result.requested, 'running job')} {was} asked to stop")
-    if result.held:
-        parts.append(f"{plural(result.held, 'job')} skipped because another job holds the unique key")
-    return f"{'; '.join(parts)}."

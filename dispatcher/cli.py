@@ -4,32 +4,30 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dispatcher.assign import CountedWork, read_plan
+from dispatcher.assign import CountedWork, LaneConditions, count_work, make_plan
 from dispatcher.context import CycleContext
-from dispatcher.cycle import refuse_unknown_lanes, run_cycle
-from dispatcher.plan import Plan
-from mayfly import bootstrap
-from mayfly.db.connection import Connection
+from dispatcher.cycle import run_cycle, verify_database
+from mayfly import schema
+from mayfly.db.database import Database
+from mayfly.fleet.plan import Plan
 from mayfly.format import table
 from mayfly.log import silent_log
 from mayfly.process import exits
 from mayfly.process.state_dir import state_dir
+from mayfly.schedules.files import read_schedules
+from mayfly.schedules.fire import decide_all, load_known
 from mayfly.schedules.next_due import schedule_files
-from mayfly.schema.tables import require_version
+from mayfly.schedules.parse import ScheduleEntry
 from mayfly.settings import Settings, load_with_warnings
-
-if TYPE_CHECKING:
-    from mayfly.schedules.parse import ScheduleEntry
 
 
 @click.command(
-    help="Run one cycle: rescue, fire schedules, count, plan, start runners, supervise them, sum up. Meant for cron."
+    help="Run one cycle, as cron does every minute.\n\nRescue, fire schedules, count, plan, start runners, supervise "
+    "them, sum up."
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
@@ -40,82 +38,48 @@ def command(started: float, dry_run: bool, as_json: bool, lanes: tuple[str, ...]
     if dry_run:
         return show_plan(settings, frozenset(lanes), as_json, started)
     if as_json:
-        raise click.UsageError("--json goes with --dry-run.")
+        raise click.UsageError("--json requires --dry-run.")
     return run_cycle(settings, warnings, started, frozenset(lanes))
 
 
 def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started: float) -> int:
-    missing = bootstrap.missing_embedded(settings.database_url.get_secret_value())
+    """Takes no lock, writes no log and creates no directory: a dry run changes nothing."""
+    url = settings.database_url.get_secret_value()
+    missing = schema.missing_embedded(url)
+    counted, plan, due, problems = CountedWork(), Plan(()), list[ScheduleEntry](), list[str]()
     if missing is not None:
-        click.echo(
-            f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
-            err=True,
-        )
-        counted, plan, due = CountedWork(), Plan(()), DueSchedules()
+        text = f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it."
+        click.echo(text, err=True)
     else:
-        with closing(_open_context(settings, lanes, started)) as context:
-            due = due_schedules(context)
-            counted, plan = read_plan(context, due.coming)
-    for problem in due.problems:
+        context = CycleContext(settings, Database(url), silent_log(), state_dir(settings), started, lanes)
+        with closing(context):
+            context.database.set_deadline(started + settings.dispatch_timeout)
+            verify_database(context)
+            due, problems = due_schedules(context)
+            coming = Counter(entry.lane for entry in due if not entry.jitter)  # the others are due later
+            counted = count_work(context).plus(coming)
+            plan = make_plan(context, counted, LaneConditions())
+    for problem in problems:
         click.echo(problem, err=True)
+    names = [entry.name for entry in due]
     if as_json:
-        facts = {**plan_facts(settings, counted, plan, due.names), "linger_seconds": settings.longest_linger}
-        click.echo(json.dumps(facts, indent=2))
+        click.echo(json.dumps(plan_facts(settings, counted, plan, names), indent=2))
     else:
-        notes = [*linger_lines(settings), *long_lines(settings)]
-        lines = [plan_table(counted, plan, due.names), *notes]
-        click.echo("\n".join(lines))
+        click.echo("\n".join([plan_table(counted, plan, names), *lane_notes(settings)]))
     return exits.SUCCESS
 
 
-def _open_context(settings: Settings, lanes: frozenset[str], started: float) -> CycleContext:
-    """Without a lock, a log or a new directory: a dry run leaves no trace."""
-    database = bootstrap.open_database(settings)
-    context = CycleContext(settings, database, silent_log(), state_dir(settings), started, lanes)
-    context.statements.set(started + settings.dispatch_timeout)
-
-    def verify(connection: Connection) -> None:
-        require_version(connection)
-        refuse_unknown_lanes(lanes, settings, connection)
-
-    try:
-        database.read(verify)
-    except Exception:
-        context.close()
-        raise
-    return context
-
-
-@dataclass(frozen=True)
-class DueSchedules:
-    """The schedules that a cycle would fire now."""
-
-    due: "tuple[tuple[ScheduleEntry, datetime], ...]" = ()
-    problems: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> list[str]:
-        return [entry.name for entry, _ in self.due]
-
-    @property
-    def coming(self) -> Counter[str]:
-        """By lane, the number of jobs that would be due at once."""
-        return Counter(entry.lane for entry, _ in self.due if not entry.jitter)
-
-
-def due_schedules(context: CycleContext) -> DueSchedules:
+def due_schedules(context: CycleContext) -> tuple[list[ScheduleEntry], list[str]]:
+    """The schedules that a cycle would fire now, once per job, and the problems of their files."""
     settings = context.settings
     files = schedule_files(settings)
     if not files:
-        return DueSchedules()
-    from mayfly.schedules.files import read_schedules  # here: most installations do without cronsim
-    from mayfly.schedules.fire import decide_all, load_known
-
+        return [], []
     schedules = read_schedules(files, settings.home, settings.payload_limit)
     known = context.database.read(load_known)
     decisions = decide_all(schedules.entries, known, context.database.clock.now())
-    due = ((each.entry, due) for each in decisions for due in each.due)
-    return DueSchedules(tuple(due), tuple(map(str, schedules.problems)))
+    due = [each.entry for each in decisions for _ in each.due]
+    return due, list(map(str, schedules.problems))
 
 
 def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
@@ -134,32 +98,34 @@ def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: 
         }
         for each in plan.lanes
     ]
-    return {"pending": str(counted), "runners": plan.runners, "schedules": list(schedules), "lanes": lanes}
+    facts = {"pending": str(counted), "runners": plan.runners, "schedules": list(schedules), "lanes": lanes}
+    return {**facts, "linger_seconds": settings.longest_linger}
 
 
 def plan_table(counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> str:
     rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
     for each in plan.lanes:
-        pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
-        figures = (pending, str(each.count.running), str(each.wanted), str(each.planned))
+        figures = (each.count.pending_text, str(each.count.running), str(each.wanted), str(each.planned))
         rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
-    set_by_user = [
-        f"Lane {lane.name}: {lane.cap}." for lane in (each.count.lane for each in plan.lanes) if lane.set_by
-    ]
+    lanes = [each.count.lane for each in plan.lanes]
+    set_by_user = [f"Lane {lane.name}: {lane.cap}." for lane in lanes if lane.set_by]
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
     return "\n".join([table(rows), "", *set_by_user, *fired, last])
 
 
-def linger_lines(settings: Settings) -> list[str]:
-    if not settings.longest_linger:
-        return []
-    own = {name: lane.linger for name, lane in settings.lanes.items() if lane.linger is not None}
-    lanes = ", ".join(f"{name} {seconds:g} s" for name, seconds in {"all lanes": settings.linger, **own}.items())
-    return [f"Then it lingers and polls every {settings.poll_interval:g} s: {lanes}."]
-
-
-def long_lines(settings: Settings) -> list[str]:
-    long = [settings.lane(name) for name in settings.lanes if settings.lane(name).is_long]
-    lanes = ", ".join(f"{each.name} {each.worker_timeout:g} s" for each in long)
-    return [f"Runners of long lanes may outlive it: {lanes}."] if lanes else []
+def lane_notes(settings: Settings) -> list[str]:
+    """About lanes that linger and long lanes."""
+    lanes = [settings.lane(name) for name in settings.lanes]
+    lingering = {
+        "all lanes": settings.linger,
+        **{each.name: each.linger for each in lanes if each.linger != settings.linger},
+    }
+    long = [f"{each.name} {each.worker_timeout:g} s" for each in lanes if each.is_long]
+    notes = []
+    if settings.longest_linger:
+        times = ", ".join(f"{name} {seconds:g} s" for name, seconds in lingering.items())
+        notes.append(f"Then it lingers and polls every {settings.poll_interval:g} s: {times}.")
+    if long:
+        notes.append(f"Runners of long lanes may outlive it: {', '.join(long)}.")
+    return notes

@@ -1,46 +1,25 @@
-"""What all parts of one cycle share: settings, database, log, directory, and until when the cycle may take.
+"""Shared by all parts of one cycle: settings, database, log, state directory, the host lock, and the deadlines.
 
-Every minute imports this, an idle one too.
+Idle cycles import this module, too.
 """
 
-import signal
+import fcntl
+import os
 from functools import cached_property
+from math import inf
 from pathlib import Path
-from types import FrameType
 
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.errors import DatabaseTooSlow
+from mayfly.errors import StateDirUnsafe
 from mayfly.log import Log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.settings import Settings
 
 LAST_STATEMENTS_SECONDS = 3.0  # after DISPATCH_TIMEOUT, to settle the jobs of killed runners and write the summary
-MIN_LINGER_FOR_HANDOVER_SECONDS = 50.0  # with a LINGER of this or more, it lingers until the next dispatcher starts
+MIN_LINGER_FOR_HANDOVER_SECONDS = 50.0  # with such a LINGER or more, it lingers until the next dispatcher starts
+CLOSED = -1  # instead of a descriptor
 MAX_HANDOVER_SECONDS = 70.0  # cron may be a few seconds late, and the next dispatcher needs time to start
-
-
-class StatementDeadline:
-    """Bounds the dispatcher's statements by its own clock: a frozen server answers nothing, not even an error.
-
-    One alarm for the whole process. It interrupts a statement and nothing else; later ones are refused at once.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def set(self, at: float) -> None:
-        if at != self._database.deadline:
-            self._database.deadline = at
-            signal.signal(signal.SIGALRM, self._on_alarm)
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, at - monotonic()))
-
-    def clear(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
-        if self._database.is_working and monotonic() >= self._database.deadline:
-            raise DatabaseTooSlow(self._database.name)
 
 
 class CycleContext:
@@ -58,8 +37,7 @@ class CycleContext:
         self.log = log
         self.directory = directory  # of the host lock and the status pages
         self.started = started  # monotonic
-        self.only_lanes = only_lanes  # empty: all
-        self.statements = StatementDeadline(database)
+        self.only_lanes = only_lanes  # empty: all lanes
 
     @cached_property
     def host(self) -> Host:
@@ -70,6 +48,10 @@ class CycleContext:
         return this_process()
 
     @property
+    def duration_ms(self) -> int:
+        return round((monotonic() - self.started) * 1000)
+
+    @property
     def deadline(self) -> float:
         """When a runner that starts now is killed at the latest. While lingering, each plan has its own window."""
         now = monotonic()
@@ -77,13 +59,52 @@ class CycleContext:
         return begun + self.settings.dispatch_timeout
 
     def lingers_until(self, linger_seconds: float) -> float:
-        is_bridging = linger_seconds >= MIN_LINGER_FOR_HANDOVER_SECONDS
-        return self.started + (MAX_HANDOVER_SECONDS if is_bridging else linger_seconds)
+        hands_over = linger_seconds >= MIN_LINGER_FOR_HANDOVER_SECONDS
+        return self.started + (MAX_HANDOVER_SECONDS if hands_over else linger_seconds)
 
     def serves(self, lane: str) -> bool:
         return not self.only_lanes or lane in self.only_lanes
 
     def close(self) -> None:
-        """Close the session: the process ends by os._exit, and the server would not notice at once."""
-        self.statements.clear()
+        """Close the session: the process exits with os._exit, and the server would not notice that at once."""
+        self.database.set_deadline(inf)
         self.database.close()
+
+
+class HostLock:
+    """One dispatcher per host and database. The kernel releases the lock when the process exits."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    def sign(self, note: str) -> None:
+        """Write into the file which process holds the lock (see `Dispatcher` in mayfly.fleet.cycles)."""
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, note.encode(), 0)
+        except OSError as error:
+            raise StateDirUnsafe(self._path.parent, f"cannot be used: {error.strerror}") from error
+
+    def hand_over(self) -> None:
+        """Release it at once, even if a runner that has just been forked has not closed it yet."""
+        os.ftruncate(self._descriptor, 0)
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self.close()
+
+    def close(self) -> None:
+        """Also called in a forked child: a runner must not keep the lock of a dead dispatcher."""
+        if self._descriptor != CLOSED:
+            os.close(self._descriptor)
+            self._descriptor = CLOSED
+
+
+def take_lock(path: Path) -> HostLock | None:
+    """None while another dispatcher holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return HostLock(descriptor, path)

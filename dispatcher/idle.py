@@ -1,7 +1,7 @@
-"""Is there anything to do? The first step of every cycle, and in most minutes the last one.
+"""The idle check: is there anything to do? The first step of every cycle, and usually the last one.
 
-Asked before the rest of the dispatcher is imported, because the imports cost many times what an idle minute does.
-It may find a reason where a full cycle then has nothing to do, but never the other way round.
+It runs before the rest of the dispatcher is imported, because those imports take many times as long as an idle cycle.
+It may find a reason although the full cycle then finds nothing to do, but it never misses work.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,13 @@ from mayfly.fleet.cycles import has_live_runner, known_lanes
 from mayfly.fleet.plan_lock import is_planning
 from mayfly.process.state_dir import pages_in
 from mayfly.queue.count import find_lanes, finished_batches, has_due, has_processing
-from mayfly.queue.prune import keep_from, searches
+from mayfly.queue.prune import searches
 from mayfly.schedules.next_due import may_be_due
 from mayfly.settings import Settings
 
 
-def anything_to_do(connection: Connection, settings: Settings, directory: Path, now: datetime) -> str | None:
-    """The first reason to run a full cycle; None in an idle minute."""
-    return next(reasons(connection, settings, directory, now), None)
-
-
 def reasons(connection: Connection, settings: Settings, directory: Path, now: datetime) -> Iterator[str]:
-    """All reasons to run a full cycle."""
+    """All reasons to run a full cycle; none if the cycle is idle."""
     if settings.longest_linger:
         yield "the dispatcher lingers"
     if pages_in(directory):
@@ -38,17 +33,13 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
     if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
     lanes = find_lanes(connection)
-    yield from _reasons_in_jobs(connection, lanes, now)
-    for key in finished_batches(connection):
-        yield f"batch {key} is finished"
-    for search in searches(lanes, keep_from(settings), now):
-        if connection.execute(search.statement, search.values).first() is not None:
-            yield f"{search.table} has rows to prune"
-
-
-def _reasons_in_jobs(connection: Connection, lanes: list[str], now: datetime) -> Iterator[str]:
     for lane in lanes:
         if has_due(connection, lane, now):
             yield f"lane {lane} has due jobs"
         if has_processing(connection, lane):
             yield f"lane {lane} has jobs in progress"
+    for key in finished_batches(connection):
+        yield f"batch {key} is finished"
+    for search in searches(lanes, settings, now):
+        if connection.execute(search.statement, search.values).first() is not None:
+            yield f"{search.table} has rows to prune"

@@ -1,44 +1,41 @@
 """Import the handlers of a lane once, in a preload process, and fork the lane's runners from it.
 
-`PreloadProcess` runs in the child, `Preloader` is the dispatcher's handle on one such child, `Preloaders` on all.
-Preloading is disabled for a lane whose imports leave something that forks must not share: threads, open
-descriptors, child processes. Its runners then import the handlers themselves.
+`PreloadProcess` runs in the child, `Preloader` is the dispatcher's handle on it.
+Preloading is disabled for a lane whose imports leave threads, open descriptors or child processes, which forks must
+not share. Its runners then import the handlers themselves.
 """
 
 import faulthandler
 import fcntl
 import gc
 import os
-import selectors
 import signal
 import socket
 import stat
 import threading
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from dispatcher.exits import Exit, KilledFor
-from dispatcher.spawn import ExitedRunner, PendingRunner, RunnerProcess, Spawner
+from dispatcher.rescue import ExitedRunner, KilledFor
+from dispatcher.spawn import ChildProcess, RunnerProcess, Spawner
 from mayfly import json_text, log_messages
 from mayfly.clock import monotonic, pause
-from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment
-from mayfly.log import Log
+from mayfly.log_messages import LogMessage
 from mayfly.process import exits
-from mayfly.process.fork import ChildOutput, die_with_parent, fork_into, kill_group, own_group, stop_signals_held
-from mayfly.process.identity import resident_bytes
-from mayfly.settings import Settings
+from mayfly.process.fork import ChildOutput, die_with_parent, fork_into, own_group, stop_signals_held
+from mayfly.process.programs import import_own
 
-if TYPE_CHECKING:
-    from runner.main import Inherited
-
-FORKS_PER_REQUEST = 5  # the first runners work while the next ones are forked
+FORKS_PER_REQUEST = 5  # the first runners work while the next are forked
 MESSAGE_BYTES = 64 << 10
-THREAD_EXIT_SECONDS = 1.0  # the kernel lists a thread for a moment after its end, usually faulthandler's
+THREAD_EXIT_SECONDS = 1.0  # the kernel lists a thread, usually faulthandler's, for a moment after its end
 _PID_BYTES = 8
 _HARMLESS = {"/dev/null", "/dev/urandom", "/dev/random"}
 
@@ -53,22 +50,21 @@ class PreloadProcess:
     """Imports handlers and forks runners on request of the dispatcher, its only peer."""
 
     dispatcher: int  # pid
-    settings: Settings
-    directory: Path
-    database: Database
+    spawner: Spawner
     channel: socket.socket
 
     def run(self, output: int, deadline: float) -> int:
         """Report whether forks can share the import; then fork runners until the dispatcher closes the channel."""
-        from runner.cli import print_to  # here, in the child, like the handlers: never in the dispatcher
-        from runner.main import inherit
+        import_own("runner")
+        from runner import cli, main  # here, in the child, like the handlers: never in the dispatcher
 
-        log = print_to(output, self.settings)
+        settings, directory = self.spawner.settings, self.spawner.directory
+        log = cli.print_to(output, settings)
         os.close(output)
         before = open_descriptors()
-        # A thread of C ends an import that hangs, and logs where it hung.
+        # A C thread ends an import that hangs, and logs where it hangs.
         faulthandler.dump_traceback_later(max(0.001, deadline - monotonic()), exit=True, file=2)
-        inherited = inherit(self.settings, self.database, log)
+        inherited = main.inherit(settings, self.spawner.database, log)
         faulthandler.cancel_dump_traceback_later()
         self.channel.send(json_text.encode({"fork_unsafe": fork_hazard(before)}).encode())
         gc.freeze()
@@ -79,24 +75,42 @@ class PreloadProcess:
             if not request:
                 return exits.SUCCESS
             assignments = [Assignment.from_text(each) for each in json_text.decode(request.decode())]
-            pids = self._fork_runners(assignments, descriptors[0], descriptors[1:], inherited)
-            if len(pids) < len(assignments):  # the process in between was killed
-                return exits.ERROR  # the dispatcher kills our group, and with it the runners without a known pid
+            pids = self._fork_runners(
+                assignments,
+                descriptors[0],
+                descriptors[1:],
+                lambda assignment, out: cli.run_assigned(assignment, settings, directory, out, inherited),
+            )
+            if len(pids) < len(assignments):  # the intermediate process was killed
+                return exits.ERROR  # the dispatcher kills our group, including runners whose pid is unknown
             self.channel.send(json_text.encode({"pids": pids}).encode())
             for each in descriptors:
                 os.close(each)
 
     def _fork_runners(
-        self, assignments: Sequence[Assignment], go: int, outputs: Sequence[int], inherited: "Inherited"
+        self,
+        assignments: Sequence[Assignment],
+        go: int,
+        outputs: Sequence[int],
+        run: Callable[[Assignment, int], int],
     ) -> list[int]:
         """Double fork: the runners are re-parented to the dispatcher, which is a subreaper."""
         read, write = os.pipe()
 
+        def run_runner(assignment: Assignment, output: int) -> int:
+            self.channel.close()
+            for each in {write, *outputs} - {output}:
+                os.close(each)
+            os.read(go, 1)  # until the dispatcher has registered this pid, and closes the other end
+            os.close(go)
+            own_group(0)
+            die_with_parent(self.dispatcher)
+            return run(assignment, output)
+
         def fork_all() -> int:
             os.close(read)
-            for assignment, output in zip(assignments, outputs, strict=True):
-                others = {write, *outputs} - {output}
-                pid = fork_into(lambda: self._run_runner(assignment, go, output, others, inherited))  # noqa: B023
+            for assigned in zip(assignments, outputs, strict=True):
+                pid = fork_into(partial(run_runner, *assigned))
                 try:
                     os.write(write, pid.to_bytes(_PID_BYTES))
                 except BrokenPipeError:  # the preload process was killed: the new runner ends with its group
@@ -109,37 +123,22 @@ class PreloadProcess:
         os.close(read)
         return [int.from_bytes(packed[at : at + _PID_BYTES]) for at in range(0, len(packed), _PID_BYTES)]
 
-    def _run_runner(
-        self, assignment: Assignment, go: int, output: int, others: Iterable[int], inherited: "Inherited"
-    ) -> int:
-        """Wait until the dispatcher has registered this pid, which closes the other end of `go`, then run."""
-        self.channel.close()
-        for each in others:
-            os.close(each)
-        os.read(go, 1)
-        os.close(go)
-        own_group(0)
-        die_with_parent(self.dispatcher)
-        from runner.cli import run_assigned
-
-        return run_assigned(assignment, self.settings, self.directory, output, inherited)
-
 
 def open_descriptors() -> frozenset[OpenDescriptor]:
     found = set()
     for each in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the descriptor by which the directory itself was read
+        with suppress(OSError):  # the descriptor of this directory listing itself
             found.add((int(each.name), str(each.readlink())))
     return frozenset(found)
 
 
 def fork_hazard(before: frozenset[OpenDescriptor]) -> str | None:
-    """The first thing that an import has left and that forks must not share; None if they can share all of it."""
+    """The first thing left by an import that forks must not share; None if there is none."""
     return _thread() or _child() or _descriptor(before)
 
 
 def _thread() -> str | None:
-    """A fork has only the thread that forked: the others are missing in it, and their locks stay locked."""
+    """A forked child has only the thread that forked: the others are missing, and their locks stay locked."""
     until = monotonic() + THREAD_EXIT_SECONDS
     while len(list(Path("/proc/self/task").iterdir())) > 1:
         names = [each.name for each in threading.enumerate() if each is not threading.current_thread()]
@@ -159,82 +158,71 @@ def _child() -> str | None:
 
 
 def _descriptor(before: frozenset[OpenDescriptor]) -> str | None:
-    """Forks would share the stream of a socket, the position in a file, the lock of a database."""
+    """Forks would share the stream of a socket, the position in a file, the lock of a database. A file opened for
+    appending, such as a log, can be shared."""
     for descriptor, target in sorted(open_descriptors() - before):
-        if target not in _HARMLESS and not _is_appended_to(descriptor):
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        is_appended_to = is_file and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
+        if target not in _HARMLESS and not is_appended_to:
             return f"an open descriptor ({target})"
     return None
-
-
-def _is_appended_to(descriptor: int) -> bool:
-    """A log file: each write goes to its end, whichever process writes."""
-    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    return is_file and bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND)
 
 
 # --- in the dispatcher ---
 
 
-@dataclass(frozen=True)
-class ForkRequest:
-    """Runners that are being forked. They begin when the dispatcher, which then knows their pids, closes `go`."""
+class ForkRequest(NamedTuple):
+    """Runners that are being forked. They start when the dispatcher has registered their pids and closes `go`."""
 
-    runners: Sequence[PendingRunner]
+    runners: Sequence[RunnerProcess]
     go: int
 
 
-@dataclass
-class Preloader:
-    """The dispatcher never blocks on it: what the channel cannot take now is sent later, and it can be killed."""
+@dataclass(kw_only=True)
+class Preloader(ChildProcess):
+    """The dispatcher never blocks on it: if the channel is full, requests are sent later; and it can be killed.
+
+    Until they start, the runners that it has forked are in its process group: killing the group kills them, too.
+    """
 
     lane: str
-    pid: int
-    pidfd: int
     channel: socket.socket
-    output: ChildOutput
-    waiting: deque[PendingRunner] = field(default_factory=deque)  # for the import, or for room in the channel
+    waiting: deque[RunnerProcess] = field(default_factory=deque)  # for the import, or for room in the channel
     requested: deque[ForkRequest] = field(default_factory=deque)
     is_ready: bool = False
-    killed_for: KilledFor | None = None
 
     @property
-    def not_started(self) -> list[PendingRunner]:
+    def descriptors(self) -> tuple[int, ...]:
+        return (*super().descriptors, self.channel.fileno())
+
+    @property
+    def not_started(self) -> list[RunnerProcess]:
         return [each for request in self.requested for each in request.runners] + list(self.waiting)
 
     @property
-    def deadline(self) -> float | None:
-        """When the first of its runners would have to end."""
-        return min((each.assignment.deadline for each in self.not_started), default=None)
-
-    def add(self, runners: Sequence[PendingRunner]) -> None:
-        self.waiting.extend(runners)
-        self.send_requests()
+    def deadline(self) -> float:
+        """When the first of its runners must end."""
+        return min((each.assignment.deadline for each in self.not_started), default=inf)
 
     def send_requests(self) -> None:
-        """In small packets: the first runners work while the next ones are forked."""
+        """In small packets: the first runners work while the next are forked."""
         while self.is_ready and self.waiting:
-            some = [self.waiting[at] for at in range(min(FORKS_PER_REQUEST, len(self.waiting)))]
-            request = self._send(some)
-            if request is None:
+            some = list(islice(self.waiting, FORKS_PER_REQUEST))
+            text = json_text.encode([each.assignment.as_text() for each in some])
+            wait, go = os.pipe()
+            try:
+                socket.send_fds(self.channel, [text.encode()], [wait, *(each.output_write for each in some)])
+            except OSError:  # full, or its process is gone, which its pidfd reports
+                os.close(go)
                 return
-            self.requested.append(request)
+            finally:
+                os.close(wait)
+            self.requested.append(ForkRequest(some, go))
             for _ in some:
                 self.waiting.popleft()
 
-    def _send(self, runners: Sequence[PendingRunner]) -> ForkRequest | None:
-        text = json_text.encode([each.assignment.as_text() for each in runners])
-        wait, go = os.pipe()
-        try:
-            socket.send_fds(self.channel, [text.encode()], [wait, *(each.output_write for each in runners)])
-        except OSError:  # full, or its process is gone, which its pidfd reports
-            os.close(go)
-            return None
-        finally:
-            os.close(wait)
-        return ForkRequest(runners, go)
-
     def messages(self) -> Iterator[dict[str, Any]]:
-        """All that have arrived. A process that has closed its channel is of no more use and is killed."""
+        """The messages that have arrived. A process that has closed its channel is useless and is killed."""
         try:
             while text := self.channel.recv(MESSAGE_BYTES):
                 yield json_text.decode(text.decode())
@@ -244,35 +232,43 @@ class Preloader:
             pass
         self.kill_group(signal.SIGKILL)
 
-    def started(self, pids: Sequence[int]) -> list[RunnerProcess]:
-        """The reply to the oldest request. Each runner gets its own group, so it survives the preload process."""
+    def note_forks(self, pids: Sequence[int]) -> Sequence[RunnerProcess]:
+        """Handle the reply to the oldest request. Each runner gets its own group and survives the preload process."""
         request = self.requested.popleft()
-        runners = []
-        for pending, pid in zip(request.runners, pids, strict=True):
+        for runner, pid in zip(request.runners, pids, strict=True):
             own_group(pid)
-            runners.append(pending.started(pid))
+            runner.note_fork(pid)
         os.close(request.go)
-        return runners
+        return request.runners
 
-    def kill_group(self, number: signal.Signals) -> None:
-        """Includes runners whose pid is not known yet: they stay in this group until they may begin."""
-        kill_group(self.pid, number)
+    def exited_runners(self, code: int, ended: float, peak_memory: int) -> list[ExitedRunner]:
+        """Runners that had not started end with it. They count as failed, even if its exit code is 0."""
+        if ended >= self.deadline:
+            self.killed_for = self.killed_for or KilledFor.TIME
+        for runner in self.not_started:
+            runner.killed_for = self.killed_for
+        return [runner.exited(code or exits.ERROR, ended, peak_memory) for runner in self.not_started]
+
+    def printed(self, line: str) -> LogMessage:
+        return log_messages.import_printed(self.lane, line)
+
+    def dropped(self) -> LogMessage:
+        return log_messages.import_output_dropped(self.lane, self.output.dropped)
 
     def close(self) -> None:
         for request in self.requested:
             os.close(request.go)
-        for pending in self.not_started:
-            pending.close()
+        for runner in self.not_started:
+            runner.close()
         self.channel.close()
-        self.output.close()
-        os.close(self.pidfd)
+        super().close()
 
 
 def start_preloader(spawner: Spawner, lane: str, deadline: float) -> Preloader:
     """Forked like a runner: the database connection must be closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     read, write = os.pipe()
-    child = PreloadProcess(os.getpid(), spawner.settings, spawner.directory, spawner.database, theirs)
+    child = PreloadProcess(os.getpid(), spawner, theirs)
 
     def run() -> int:
         spawner.enter_child(child.dispatcher)
@@ -286,138 +282,4 @@ def start_preloader(spawner: Spawner, lane: str, deadline: float) -> Preloader:
     theirs.close()
     os.close(write)
     ours.setblocking(False)
-    return Preloader(lane, pid, os.pidfd_open(pid), ours, ChildOutput(read))
-
-
-class Preloaders:
-    """The preload processes of this cycle, one per lane."""
-
-    def __init__(self, selector: selectors.BaseSelector, log: Log) -> None:
-        self._selector = selector
-        self._log = log
-        self._by_lane: dict[str, Preloader] = {}
-        self._rejected: list[PendingRunner] = []
-        self.disabled_lanes: set[str] = set()  # their imports left something that forks must not share
-
-    @property
-    def not_started(self) -> int:
-        return len(self._rejected) + sum(len(each.not_started) for each in self._by_lane.values())
-
-    def not_started_by_lane(self) -> Counter[str]:
-        pending = [each for preloader in self._by_lane.values() for each in preloader.not_started]
-        return Counter(each.assignment.lane for each in [*self._rejected, *pending])
-
-    def get(self, lane: str) -> Preloader | None:
-        return self._by_lane.get(lane)
-
-    def add(self, preloader: Preloader) -> None:
-        self._by_lane[preloader.lane] = preloader
-        for each in (preloader.pidfd, preloader.channel.fileno(), preloader.output.descriptor):
-            self._selector.register(each, selectors.EVENT_READ, preloader)
-
-    def read_messages(self, preloader: Preloader) -> list[RunnerProcess]:
-        """The runners that it has started since the last call."""
-        started: list[RunnerProcess] = []
-        for message in preloader.messages():
-            if "pids" in message:
-                started += preloader.started(message["pids"])
-            elif message["fork_unsafe"] is None:
-                preloader.is_ready = True
-            else:
-                self._log.say(log_messages.preload_disabled(preloader.lane, message["fork_unsafe"]))
-                self._disable(preloader)
-        preloader.send_requests()
-        return started
-
-    def take_rejected(self) -> list[PendingRunner]:
-        """Runners of disabled lanes: the dispatcher has to fork them itself."""
-        rejected, self._rejected = self._rejected, []
-        return rejected
-
-    def read_output(self, preloader: Preloader) -> None:
-        lines, is_open = preloader.output.lines()
-        for line in lines:
-            self._log.say(log_messages.import_printed(preloader.lane, line))
-        if not is_open and preloader.output.descriptor in self._selector.get_map():
-            self._selector.unregister(preloader.output.descriptor)
-
-    def enforce(self, now: float, overdue_seconds: float, memory_limit: int | None) -> None:
-        for preloader in self._by_lane.values():
-            preloader.send_requests()
-            deadline = preloader.deadline
-            if preloader.killed_for is not None or deadline is None:
-                continue
-            if now > deadline + overdue_seconds:
-                self._kill(preloader, KilledFor.TIME)
-            elif memory_limit is not None and resident_bytes(preloader.pid) > memory_limit:
-                self._kill(preloader, KilledFor.MEMORY)
-
-    def end_all(self) -> None:
-        """The dispatcher's guard: a runner that has not started by now never will."""
-        for preloader in self._by_lane.values():
-            self._kill(preloader, preloader.killed_for or KilledFor.TIME)
-
-    def wait_for(self, preloader: Preloader) -> list[ExitedRunner]:
-        """It exited or was killed; its runners that had not started have ended with it."""
-        preloader.kill_group(signal.SIGKILL)  # also forked runners with an unknown pid: none of them has begun
-        not_started, deadline = preloader.not_started, preloader.deadline
-        _pid, status, usage = os.wait4(preloader.pid, 0)
-        ended = monotonic()
-        self._read_rest(preloader)
-        code = os.waitstatus_to_exitcode(status)
-        if deadline is not None and ended >= deadline:
-            preloader.killed_for = preloader.killed_for or KilledFor.TIME
-        if preloader.lane not in self.disabled_lanes:
-            self._log.say(log_messages.preload_process_ended(preloader.lane, code, len(not_started)))
-        exited = [
-            ExitedRunner(
-                assignment=pending.assignment,
-                exit=Exit(
-                    code=code or exits.ERROR,  # whatever the code, none of these runners has done its work
-                    status=pending.page.read(),
-                    ended=ended,
-                    peak_memory=usage.ru_maxrss * 1024,
-                    killed_for=preloader.killed_for,
-                ),
-                lived_ms=round((ended - pending.started_at) * 1000),
-                cpu_ms=0,
-            )
-            for pending in not_started
-        ]
-        self._forget(preloader)
-        return exited
-
-    def close_in_child(self) -> None:
-        for preloader in self._by_lane.values():
-            preloader.close()
-        for pending in self._rejected:
-            pending.close()
-
-    def close(self) -> None:
-        """They hold nothing that could be lost."""
-        for preloader in self._by_lane.values():
-            preloader.kill_group(signal.SIGKILL)
-            os.waitpid(preloader.pid, 0)
-            self._read_rest(preloader)
-
-    def _read_rest(self, preloader: Preloader) -> None:
-        self.read_output(preloader)
-        if preloader.output.dropped:
-            self._log.say(log_messages.import_output_dropped(preloader.lane, preloader.output.dropped))
-
-    def _disable(self, preloader: Preloader) -> None:
-        self.disabled_lanes.add(preloader.lane)
-        self._rejected.extend(preloader.waiting)
-        preloader.waiting.clear()
-        preloader.kill_group(signal.SIGKILL)
-
-    def _kill(self, preloader: Preloader, reason: KilledFor) -> None:
-        preloader.killed_for = reason
-        preloader.kill_group(signal.SIGKILL)
-
-    def _forget(self, preloader: Preloader) -> None:
-        del self._by_lane[preloader.lane]
-        for each in (preloader.pidfd, preloader.channel.fileno(), preloader.output.descriptor):
-            if each in self._selector.get_map():
-                self._selector.unregister(each)
-        preloader.close()
+    return Preloader(lane=lane, pid=pid, pidfd=os.pidfd_open(pid), channel=ours, output=ChildOutput(read))

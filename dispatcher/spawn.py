@@ -1,4 +1,4 @@
-"""Start runners: forked from this process, which has its imports, or (SPAWN=exec) in a new interpreter."""
+"""Start runners: forked from this process, with its imports, or (SPAWN=exec) in a new interpreter."""
 
 import gc
 import os
@@ -9,81 +9,92 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from dispatcher.exits import Exit, KilledFor
+from dispatcher.context import CLOSED
+from dispatcher.rescue import Exit, ExitedRunner, KilledFor
+from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.fleet.runners import Assignment
-from mayfly.process.fork import (
-    ChildOutput,
-    die_with_parent,
-    forget_signals,
-    fork_into,
-    kill_group,
-    own_group,
-    stop_signals_held,
-)
+from mayfly.fleet.runners import Assignment, ObservedRunner
+from mayfly.log_messages import LogMessage
+from mayfly.process import fork
+from mayfly.process.fork import ChildOutput
+from mayfly.process.programs import import_own
 from mayfly.process.state_dir import page_path
 from mayfly.process.status_page import StatusPage
 from mayfly.settings import Settings
 
 
-@dataclass
-class RunnerProcess:
-    """A running runner of this dispatcher."""
+@dataclass(kw_only=True)
+class ChildProcess:
+    """A child of the dispatcher: a runner, or the preload process of a lane."""
 
-    assignment: Assignment
-    pid: int
-    pidfd: int
-    page: StatusPage
     output: ChildOutput
-    started_at: float
+    pid: int = 0  # before it is forked
+    pidfd: int = CLOSED  # readable when the child has exited
     killed_for: KilledFor | None = None
 
-    def kill_group(self, number: signal.Signals) -> None:
-        """Signal the runner and all that its handlers started."""
-        kill_group(self.pid, number)
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self.pidfd, self.output.descriptor)
 
-    def send_signal(self, number: signal.Signals) -> None:
-        """Signal the runner alone: its handler may finish, and so may what the handler started."""
+    def kill(self, reason: KilledFor) -> None:
+        self.killed_for = reason
+        self.kill_group(signal.SIGKILL)
+
+    def kill_group(self, number: signal.Signals) -> None:
+        """Signal it and all its descendants."""
+        fork.kill_group(self.pid, number)
+
+    def close(self) -> None:
+        self.output.close()
+        if self.pidfd != CLOSED:
+            os.close(self.pidfd)
+
+
+@dataclass(kw_only=True)
+class RunnerProcess(ChildProcess):
+    """A runner. Its status page and its output exist before it is forked, so they do even if it dies at once."""
+
+    assignment: Assignment
+    page: StatusPage
+    started_at: float
+    output_write: int  # the write end of its output, until it is forked
+    released: int = 0  # jobs that it has dropped and the dispatcher has released
+
+    @property
+    def observed(self) -> ObservedRunner:
+        return ObservedRunner(self.assignment.worker_id, self.pid, self.page, self.started_at)
+
+    def note_fork(self, pid: int) -> None:
+        self.pid, self.pidfd = pid, os.pidfd_open(pid)
+        os.close(self.output_write)
+        self.output_write = CLOSED
+
+    def send_signal(self, number: int) -> None:
+        """Signal the runner alone: its handler, and processes that the handler started, may finish."""
         try:
             os.kill(self.pid, number)
         except ProcessLookupError:
             return
 
-    def close(self) -> None:
-        os.close(self.pidfd)
-        self.output.close()
-        self.page.close()
+    def printed(self, line: str) -> LogMessage:
+        return log_messages.output(self.assignment.worker_id, line)
 
+    def dropped(self) -> LogMessage:
+        return log_messages.output_dropped(self.assignment.worker_id, self.output.dropped)
 
-@dataclass
-class PendingRunner:
-    """Page and output of a runner that is not forked yet: however early it dies, there is a page."""
-
-    assignment: Assignment
-    page: StatusPage
-    output: ChildOutput
-    output_write: int  # the runner's end of its output
-    started_at: float
-
-    def started(self, pid: int) -> RunnerProcess:
-        os.close(self.output_write)
-        return RunnerProcess(self.assignment, pid, os.pidfd_open(pid), self.page, self.output, self.started_at)
+    def exited(self, code: int, ended: float, peak_memory: int, cpu_ms: int = 0) -> ExitedRunner:
+        status = self.page.read()
+        killed_for = KilledFor.MEMORY if status.too_large else self.killed_for  # too_large: set by its lease keeper
+        lived_ms = round((ended - self.started_at) * 1000)
+        exit_ = Exit(code, status, ended, peak_memory, killed_for, self.output.end)
+        return ExitedRunner(self.assignment, exit_, lived_ms, cpu_ms)
 
     def close(self) -> None:
-        os.close(self.output_write)
-        self.output.close()
+        super().close()
         self.page.close()
-
-
-@dataclass(frozen=True)
-class ExitedRunner:
-    """A runner that exited or failed to start."""
-
-    assignment: Assignment
-    exit: Exit
-    lived_ms: int
-    cpu_ms: int
+        if self.output_write != CLOSED:
+            os.close(self.output_write)
 
 
 @dataclass(frozen=True)
@@ -91,50 +102,48 @@ class Spawner:
     settings: Settings
     directory: Path
     database: Database
-    close_in_child: Sequence[Callable[[], None]]  # the lock, the selector, pipes of others: nothing crosses the fork
+    close_in_child: Sequence[Callable[[], None]]  # closes the lock, the selector and pipes of other children
 
-    def prepare(self, assignment: Assignment) -> PendingRunner:
+    def prepare(self, assignment: Assignment) -> RunnerProcess:
         page = StatusPage(page_path(self.directory, assignment.worker_id))
         read, write = os.pipe()
-        return PendingRunner(assignment, page, ChildOutput(read), write, monotonic())
+        output = ChildOutput(read)
+        return RunnerProcess(
+            assignment=assignment, page=page, output=output, output_write=write, started_at=monotonic()
+        )
 
-    def spawn(self, pending: PendingRunner) -> RunnerProcess:
-        """The database connection must be closed: one that two processes share gives wrong answers silently."""
-        start = self._fork if self.settings.spawn == "fork" else self._exec
-        with stop_signals_held():
-            pid = start(pending)
-        return pending.started(pid)
+    def spawn(self, runner: RunnerProcess) -> None:
+        """The database connection must be closed: two processes that share one get each other's replies."""
+        parent, output, assignment = os.getpid(), runner.output_write, runner.assignment
+
+        def run() -> int:
+            self.enter_child(parent, outlives=assignment.is_long)
+            runner.output.close()
+            import_own("runner")
+            from runner import cli, main  # here, in the child: the dispatcher itself never imports the runner
+
+            return cli.run_assigned(assignment, self.settings, self.directory, output, main.Inherited(self.database))
+
+        with fork.stop_signals_held():
+            pid = fork.fork_into(run) if self.settings.spawn == "fork" else self._exec(runner)
+        fork.own_group(pid)
+        runner.note_fork(pid)
 
     def enter_child(self, parent: int, outlives: bool = False) -> None:
-        """The first steps of a forked child, be it a runner or a preload process."""
-        gc.freeze()  # inherited memory stays shared as long as nothing, the garbage collector included, writes to it
-        own_group(0)
-        forget_signals()
-        self.database.deadline = inf  # it was the dispatcher's
+        """The first steps of a forked child, a runner or a preload process."""
+        gc.freeze()  # inherited memory stays shared until it is written, and the garbage collector would write to it
+        fork.own_group(0)
+        fork.forget_signals()
+        self.database.deadline = inf  # the inherited one is the dispatcher's
         if not outlives:
-            die_with_parent(parent)
+            fork.die_with_parent(parent)
         for close in self.close_in_child:
             close()
 
-    def _fork(self, pending: PendingRunner) -> int:
-        parent = os.getpid()
-        pid = fork_into(lambda: self._run_child(pending, parent))
-        own_group(pid)
-        return pid
-
-    def _run_child(self, pending: PendingRunner, parent: int) -> int:
-        self.enter_child(parent, outlives=pending.assignment.is_long)
-        pending.output.close()
-        from runner.cli import run_assigned  # here, in the child: the dispatcher never imports what runs handlers
-        from runner.main import Inherited
-
-        inherited = Inherited(self.database)
-        return run_assigned(pending.assignment, self.settings, self.directory, pending.output_write, inherited)
-
-    def _exec(self, pending: PendingRunner) -> int:
-        os.set_inheritable(pending.output_write, True)
-        safe_path = ["-P"] if sys.flags.safe_path else []  # as cron starts us: no imports from the current directory
-        arguments = ["-m", "runner", "--assignment", pending.assignment.as_text()]
-        handles = ["--output", str(pending.output_write), "--parent", str(os.getpid())]
+    def _exec(self, runner: RunnerProcess) -> int:
+        os.set_inheritable(runner.output_write, True)
+        safe_path = ["-P"] if sys.flags.safe_path else []  # no imports from the current directory
+        arguments = ["-m", "mayfly", "runner", "--assignment", runner.assignment.as_text()]
+        handles = ["--output", str(runner.output_write), "--parent", str(os.getpid())]
         command = [sys.executable, *safe_path, *arguments, *handles]
         return os.posix_spawn(sys.executable, command, os.environ, setpgroup=0)

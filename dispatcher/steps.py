@@ -1,48 +1,63 @@
-"""The optional steps of a cycle: schedules, pauses, batches, long lanes, totals, pruning.
+"""The optional steps of a cycle: schedules, lingering, unstarted jobs, figures of runners, batches; and pruning.
 
-The cycle calls each of them at named points and does not know what they do. Lingering is one more, in linger.py.
+The cycle calls each of them at named points and does not depend on what they do, except for lingering
+and unstarted jobs.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
+from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dispatcher.assign import count_work, has_window, make_plan
+from dispatcher.context import CycleContext, HostLock, take_lock
+from dispatcher.spawn import RunnerProcess
+from dispatcher.supervise import TICK_SECONDS
 from mayfly import log_messages
-from mayfly.clock import host_now, monotonic
+from mayfly.clock import host_now, monotonic, pause
 from mayfly.db.connection import Connection
-from mayfly.fleet.runners import LiveRunner, live_runners
-from mayfly.process.state_dir import page_path
-from mayfly.process.status_page import read_status_page
-from mayfly.process.timing import timing
+from mayfly.errors import MayflyError
+from mayfly.fleet.cycles import forget_leaving, note_leaving, read_dispatcher
+from mayfly.fleet.runners import FiguresWriter
+from mayfly.log import Log
+from mayfly.process import timing
+from mayfly.process.fork import HANDOVER, RECLAIM
+from mayfly.process.status_page import RunningJob
 from mayfly.queue.batches import complete_all, completed_since
+from mayfly.queue.count import find_lanes, lanes_with_due
 from mayfly.queue.options import JobValidator
-from mayfly.queue.prune import keep_from, prune
+from mayfly.queue.prune import prune
+from mayfly.queue.rescue import held_jobs
 from mayfly.schedules.next_due import are_settled, clear_next_due, file_signatures, schedule_files, write_next_due
 from mayfly.stats.history import count_cycles
-from mayfly.stats.totals import add_up_strays, add_up_totals
+from mayfly.stats.totals import add_up_strays
 
 if TYPE_CHECKING:
-    from dispatcher.cycle import Cycle
+    from dispatcher.full_cycle import FullCycle
+
+TAKE_OVER_TIMEOUT_SECONDS = 5.0  # the holder finishes its plan first: milliseconds, unless the database is slow
+TAKE_OVER_POLL_SECONDS = 0.01
+MAX_CHECK_SECONDS = 1.0  # for the statements that check runners with slow jobs
+IDLE_POLL_SECONDS = 1.0  # between two polls after some time without work, and between two searches for lanes
 
 
 class CycleStep:
-    """A part of a cycle that overrides the points at which it has something to do."""
+    """A part of a cycle; overrides the methods that it needs."""
 
-    def __init__(self, cycle: "Cycle") -> None:
+    def __init__(self, cycle: "FullCycle") -> None:
         self.cycle = cycle
         self.context = cycle.context
 
-    def before_rescue(self) -> None:
-        """The planning lock is held; dead runners have not been searched yet."""
-
     def before_plan(self) -> None:
-        """The planning lock is held; jobs that become pending here are counted."""
+        """The planning lock is held; jobs that become due here are counted."""
 
     def after_spawn(self) -> None:
         """The first runners have been started."""
 
     def on_tick(self) -> None:
-        """After each round of supervising."""
+        """Called after each round of supervision."""
 
     def finish(self) -> None:
         """All runners have exited; the summary is not written yet."""
@@ -52,61 +67,231 @@ class CycleStep:
 
 
 class ScheduleStep(CycleStep):
-    """Fire due schedules, and note for idle cycles when the next one is due."""
+    """Fire due schedules, and record for idle cycles when the next one is due."""
 
     fired = 0
     skipped = 0
 
     def before_plan(self) -> None:
-        """An installation without schedule files pays for one directory listing."""
-        settings, log = self.context.settings, self.context.log
-        files = schedule_files(settings)
-        if not files:
+        """Without schedule files this costs one directory listing."""
+        settings, database, log = self.context.settings, self.context.database, self.context.log
+        paths = schedule_files(settings)
+        if not paths:
             return
-        signatures, settled = file_signatures(files), are_settled(files, host_now())
-        from mayfly.schedules.files import read_schedules  # here: most installations do without cronsim
-        from mayfly.schedules.fire import Fired, fire_due
+        signatures, settled = file_signatures(paths), are_settled(paths, host_now())
+        from mayfly.schedules import files, fire  # here: most installations do not need cronsim
 
-        schedules = read_schedules(files, settings.home, settings.payload_limit)
-        validator = JobValidator.from_settings(settings, self.context.database.clock.now)
-        fired = fire_due(self.context.database, schedules.entries, validator) if schedules.entries else Fired()
+        schedules = files.read_schedules(paths, settings.home, settings.payload_limit)
+        validator = JobValidator.from_settings(settings, database.clock.now)
+        fired = fire.fire_due(database, schedules.entries, validator) if schedules.entries else fire.Fired()
         if fired.jobs:
-            log.say(log_messages.schedules_fired([entry.name for entry, _ in fired.jobs]))
+            log.write(log_messages.schedules_fired([entry.name for entry, _ in fired.jobs]))
         for each in fired.skipped:
-            log.say(log_messages.schedule_skipped(each.entry.name, each.first, each.last, each.because))
+            log.write(log_messages.schedule_skipped(each.entry.name, each.first, each.last, each.because))
         for problem in schedules.problems:
-            log.say(log_messages.schedule_refused(str(problem)))
-        self._note_next(signatures, fired.next_at, is_certain=settled and not schedules.problems)
+            log.write(log_messages.schedule_refused(str(problem)))
+        with suppress(OSError):  # without this file, the next cycle reads the schedules again
+            if settled and not schedules.problems:
+                write_next_due(self.context.directory, signatures, fired.next_at)
+            else:
+                clear_next_due(self.context.directory)
         self.fired, self.skipped = len(fired.jobs), len(fired.skipped)
         self.cycle.problems += map(str, schedules.problems)
 
     def summary_lines(self) -> list[str]:
         has_figures = self.fired or self.skipped
-        return [f"Schedules fired: {self.fired}, left out: {self.skipped}"] if has_figures else []
-
-    def _note_next(self, signatures: str, next_at: datetime | None, is_certain: bool) -> None:
-        """If the note cannot be written, the next cycle reads the schedule files again, and nothing else happens."""
-        with suppress(OSError):
-            if is_certain:
-                write_next_due(self.context.directory, signatures, next_at)
-            else:
-                clear_next_due(self.context.directory)
+        return [f"Schedules fired: {self.fired}, skipped: {self.skipped}"] if has_figures else []
 
 
-class PausedLanes(CycleStep):
+def take_over(path: Path, log: Log) -> HostLock | None:
+    """Request the lock from its holder; None if that dispatcher does not linger or does not release it in time."""
+    holder = read_dispatcher(path)
+    if holder is None or not holder.lingers or not holder.process.send_signal(HANDOVER):
+        return None
+    deadline = monotonic() + TAKE_OVER_TIMEOUT_SECONDS
+    while (lock := take_lock(path)) is None and monotonic() < deadline:
+        pause(TAKE_OVER_POLL_SECONDS)
+    if lock is not None:
+        log.write(log_messages.took_over())
+    return lock
+
+
+class Linger(CycleStep):
+    """Decides when to poll, which lanes, and for how long. Jobs that it finds are planned like others."""
+
+    def __init__(self, cycle: "FullCycle") -> None:
+        super().__init__(cycle)
+        settings = self.context.settings
+        self._until = self.context.lingers_until(settings.longest_linger)
+        self._interval = settings.poll_interval
+        self._poll_at = monotonic() + self._interval
+        self._lanes: list[str] = []
+        self._find_lanes_at = 0.0
+        self._polls = 0
+        self._plans = 0
+
+    @property
+    def is_active(self) -> bool:
+        return monotonic() < self._until
+
+    @property
+    def seconds_to_poll(self) -> float:
+        """How long the supervisor may wait for other events."""
+        if not self.is_active:
+            return TICK_SECONDS
+        return max(0.0, min(TICK_SECONDS, self._poll_at - monotonic()))
+
+    def after_spawn(self) -> None:
+        if self.is_active:
+            left = timedelta(seconds=self._until - monotonic())
+            self.context.log.write(log_messages.lingering(host_now() + left, self.context.settings.poll_interval))
+
+    def on_tick(self) -> None:
+        """After the handover the next dispatcher plans; this one supervises its runners until they have exited."""
+        supervisor = self.cycle.supervisor
+        if supervisor.must_hand_over:
+            note_leaving(self.context.directory, self.cycle.planned.cycle_id, self.context.process)
+            self.cycle.lock.hand_over()
+            supervisor.retire()
+            self.context.log.write(log_messages.handed_over(supervisor.alive))
+
+    def finish(self) -> None:
+        forget_leaving(self.context.directory, self.cycle.planned.cycle_id)
+
     def summary_lines(self) -> list[str]:
-        paused = self.cycle.planned.plan.paused
-        return [f"Paused lanes: {', '.join(paused)}"] if paused else []
+        return [f"Polls while lingering: {self._polls}, further plans: {self._plans}"] if self._polls else []
+
+    def stop(self) -> None:
+        """Stop polling, after an error."""
+        self._until = 0.0
+
+    def finds_work(self) -> bool:
+        """Whether a lingering lane has due jobs; False until the next poll is due."""
+        if not self.is_active or monotonic() < self._poll_at:
+            return False
+        self._polls += 1
+        found = self.context.database.read(self._poll)
+        if found:
+            self.poll_soon()  # while there is work, a runner may exit at any time
+        else:
+            self._interval = max(self._interval, min(2 * self._interval, IDLE_POLL_SECONDS))
+            self._poll_at = monotonic() + self._interval
+        return found
+
+    def note_plan(self) -> None:
+        """New work was found and planned; more may follow."""
+        self._plans += 1
+        self.poll_soon()
+
+    def poll_soon(self) -> None:
+        """Called after a plan, and after a runner has exited: its lane may have no runner now."""
+        self._interval = self.context.settings.poll_interval
+        self._poll_at = monotonic() + self._interval
+
+    def lanes_to_skip(self, broken: Iterable[str]) -> frozenset[str]:
+        """Lanes for which a poll starts no runners: those that do not linger, and those whose runners fail."""
+        return frozenset(broken).union(lane for lane in self._lanes if not self._lingers(lane))
+
+    def _poll(self, connection: Connection) -> bool:
+        now = monotonic()
+        if now >= self._find_lanes_at:
+            self._lanes = find_lanes(connection)
+            self._find_lanes_at = now + IDLE_POLL_SECONDS
+        lanes = [lane for lane in self._lanes if self._lingers(lane)]
+        return bool(lanes_with_due(connection, lanes, self.context.database.clock.now()))
+
+    def _lingers(self, lane: str) -> bool:
+        resolved = self.context.settings.lane(lane)
+        if resolved.external or not self.context.serves(lane) or not resolved.linger:
+            return False
+        return monotonic() < self.context.lingers_until(resolved.linger)
+
+
+class FiguresStep(CycleStep):
+    """Write what the runners do into their rows. A cycle of less than two seconds writes nothing."""
+
+    def __init__(self, cycle: "FullCycle") -> None:
+        super().__init__(cycle)
+        self._writer = FiguresWriter(self.context.database, self.context.log)
+
+    def on_tick(self) -> None:
+        if monotonic() >= self._writer.due_at and (runners := self.cycle.supervisor.observed):
+            self._writer.write(runners)
+
+
+class ReclaimStep(CycleStep):
+    """Release jobs that wait behind a slow one of the same claim, if another runner could run them.
+
+    On a signal their runner drops them and acknowledges that; without an acknowledgement nothing is released.
+    """
+
+    def __init__(self, cycle: "FullCycle") -> None:
+        super().__init__(cycle)
+        self._released = 0
+        self._checks: dict[str, tuple[RunningJob, float]] = {}  # by worker_id: a slow job, and when to check again
+
+    def release_dropped(self) -> bool:
+        """Whether any runner has dropped jobs."""
+        found = self.cycle.supervisor.dropped_jobs()
+        for runner, dropped in found:
+            released = self.cycle.rescuer.release_dropped(runner.assignment, frozenset(dropped))
+            runner.released += len(dropped)
+            self._released += released
+            self.context.log.write(log_messages.unstarted_released(runner.assignment.worker_id, released))
+        return bool(found)
+
+    def on_tick(self) -> None:
+        """Each check is short, and skipped if the database fails: the jobs are not in danger where they are."""
+        supervisor, now = self.cycle.supervisor, monotonic()
+        if self.cycle.has_failed or not (supervisor.may_spawn or supervisor.has_handed_over):
+            return
+        due = [each for each in supervisor.slow_runners() if self._is_due(*each, now)]
+        if due:
+            with suppress(MayflyError), self.context.database.bounded(MAX_CHECK_SECONDS):
+                for runner, job in due:
+                    self._check(runner, job)
+
+    def _is_due(self, runner: RunnerProcess, job: RunningJob, now: float) -> bool:
+        known, check_at = self._checks.get(runner.assignment.worker_id, (None, 0.0))
+        return known != job or now >= check_at
+
+    def _check(self, runner: RunnerProcess, job: RunningJob) -> None:
+        """Request the unstarted jobs of this runner, once while it runs this job."""
+        worker_id, lane = runner.assignment.worker_id, runner.assignment.lane
+        self._checks[worker_id] = job, monotonic() + timing().slow_job_seconds
+        held = self.context.database.read(lambda connection: held_jobs(connection, lane, worker_id))
+        status = runner.page.read()
+        unstarted = sum(status.running_job(each.id) is None for each in held)
+        if unstarted and not self._has_room(lane, unstarted):
+            return
+        self._checks[worker_id] = job, inf
+        if unstarted:
+            seconds = monotonic() - job.started
+            self.context.log.write(log_messages.unstarted_requested(worker_id, lane, job.job_id, seconds, unstarted))
+            runner.send_signal(RECLAIM)
+
+    def _has_room(self, lane: str, jobs: int) -> bool:
+        """Whether another runner could run them: an idle one, or one more by the rules of every plan."""
+        if self.cycle.supervisor.has_handed_over:
+            return True  # the next dispatcher plans, and this runner will not start them
+        if self.cycle.supervisor.idle_by_lane()[lane]:
+            return True
+        counted = count_work(self.context).plus({lane: jobs})
+        plan = make_plan(self.context, counted, self.cycle.conditions())
+        return has_window(self.context) and any(each.planned for each in plan.lanes if each.count.lane.name == lane)
+
+    def summary_lines(self) -> list[str]:
+        return [f"Unstarted jobs released: {self._released}"] if self._released else []
 
 
 class BatchStep(CycleStep):
-    """Complete batches whose last runner died after it settled their last job."""
+    """Complete batches whose last job was settled by a runner that died before its check."""
 
     completed = 0
 
     def before_plan(self) -> None:
         for each in complete_all(self.context.database):
-            self.context.log.say(log_messages.batch_finished(*each))
+            self.context.log.write(log_messages.batch_finished(*each))
 
     def finish(self) -> None:
         """Count the batches completed since the cycle began, by any process."""
@@ -118,60 +303,22 @@ class BatchStep(CycleStep):
         return [f"Batches completed: {self.completed}"] if self.completed else []
 
 
-class LongLanes(CycleStep):
-    """Runners of long lanes outlive their dispatcher: a later cycle ends those that are overdue."""
+def prune_old_rows(context: CycleContext) -> int:
+    """Delete old rows; returns their number. They are added to the long-term counters before."""
+    database, settings = context.database, context.settings
 
-    def before_rescue(self) -> None:
-        """Their own guards have failed: the deadline on their status page has passed."""
-        settings = self.context.settings
-        if not any(settings.lane(each).is_long for each in settings.lanes):
-            return
-        for runner in self.context.database.run(live_runners):
-            if self._is_overdue(runner):
-                self.context.log.say(log_messages.worker_overdue(runner.worker_id))
-                runner.process.end()
-
-    def summary_lines(self) -> list[str]:
-        left = len(self.cycle.supervisor.left_running)
-        return [f"Left running: {left}"] if left else []
-
-    def _is_overdue(self, runner: LiveRunner) -> bool:
-        is_ours = runner.host == self.context.host and runner.has_started
-        if not is_ours or not self.context.settings.lane(runner.lane).is_long:
-            return False
-        status = read_status_page(page_path(self.context.directory, runner.worker_id))
-        return status is not None and 0 < status.hard_deadline < monotonic() - timing().overdue_seconds
-
-
-class Prune(CycleStep):
-    """Delete old rows. Counters that only grow are updated from them before."""
-
-    def finish(self) -> None:
-        self.context.database.run(self._carry_over)
-        self.cycle.pruned = self._prune()
-
-    def _carry_over(self, connection: Connection) -> None:
-        now = self.context.database.clock.now()
+    def carry_over(connection: Connection) -> None:
+        now = database.clock.now()
         add_up_strays(connection, now)
-        count_cycles(connection, now, self.context.settings.keep_cycles_days)
+        count_cycles(connection, now)
 
-    def _prune(self) -> int:
-        """By the database's clock as it is now; not if it was just set, because it may be wrong."""
-        database, log = self.context.database, self.context.log
-        if step := database.clock.wall_clock_step():
-            log.say(log_messages.wall_clock_set(step))
-        if step := database.refresh_clock():
-            log.say(log_messages.prune_skipped(step))
-            return 0
-        pruned = prune(database, keep_from(self.context.settings))
-        if pruned:
-            log.say(log_messages.pruned(pruned))
-        return pruned
-
-
-class Totals(CycleStep):
-    """Add up what the cycle's runners have counted."""
-
-    def finish(self) -> None:
-        cycle_id = self.cycle.planned.cycle_id
-        self.cycle.tally = self.context.database.run(lambda connection: add_up_totals(connection, cycle_id))
+    database.run(carry_over)
+    if step := database.clock.wall_clock_step():
+        context.log.write(log_messages.wall_clock_set(step))
+    if step := database.refresh_clock():  # do not prune by a clock that was just set: it may be wrong
+        context.log.write(log_messages.prune_skipped(step))
+        return 0
+    pruned = prune(database, settings)
+    if pruned:
+        context.log.write(log_messages.pruned(pruned))
+    return pruned

@@ -1,51 +1,57 @@
-"""Start the runners of a cycle and watch them: exits, memory, deadlines, output, and the dispatcher's own signals."""
+"""Start the runners of a cycle and supervise them: exits, memory, deadlines, output. Also handles stop signals."""
 
 import os
 import selectors
 import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import groupby
 from types import FrameType
 
 from dispatcher.context import CycleContext
-from dispatcher.exits import Exit, KilledFor
-from dispatcher.preload import Preloader, Preloaders, start_preloader
-from dispatcher.spawn import ExitedRunner, RunnerProcess, Spawner
+from dispatcher.preload import Preloader, start_preloader
+from dispatcher.rescue import ExitedRunner, KilledFor
+from dispatcher.spawn import RunnerProcess, Spawner
 from mayfly import log_messages
 from mayfly.clock import monotonic
-from mayfly.fleet.runners import Assignment
+from mayfly.fleet.runners import Assignment, ObservedRunner
+from mayfly.process import timing
 from mayfly.process.fork import HANDOVER, adopt_orphans, end_strays
 from mayfly.process.identity import resident_bytes
-from mayfly.process.timing import timing
+from mayfly.process.status_page import RunningJob
 
 TICK_SECONDS = 0.25
-MIN_RUNNERS_TO_PRELOAD = 2  # unless more will follow: a single runner imports its handlers as fast by itself
+WAKE_BYTES = 64 << 10  # the size of a pipe's buffer
+MIN_RUNNERS_TO_PRELOAD = 2  # unless more will follow: for a single runner preloading saves nothing
 
 
 class Supervisor:
     def __init__(self, context: CycleContext, release_lock: Callable[[], None]) -> None:
         self._context = context
         self._log = context.log
-        self._deadline = context.deadline
-        self._memory_limit = context.settings.worker_memory
+        self.deadline = context.deadline
+        self._memory_limit = cache(lambda lane: context.settings.lane(lane).worker_memory)  # asked at every tick
         self._spawner = Spawner(
             context.settings, context.directory, context.database, (release_lock, self.close_in_child)
         )
         self._runners: dict[int, RunnerProcess] = {}
         self._selector = selectors.DefaultSelector()
-        self._preloaders = Preloaders(self._selector, context.log)
+        self._preloaders: dict[str, Preloader] = {}  # by lane
+        self._unshared_lanes: set[str] = set()  # lanes for which preloading is disabled, see fork_hazard
+        self._rejected: list[RunnerProcess] = []  # runners of these lanes, to be started without a preload process
         self._wake_read, self._wake_write = os.pipe()
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
         self.guard_fired = False
-        self._successor_waits = False  # the next dispatcher asks for the host lock
+        self._successor_waits = False  # the next dispatcher has requested the host lock
         self._has_retired = False
         self._stop_claims_at: float | None = None  # for the runners of a dispatcher that has handed over
         self.left_running: list[RunnerProcess] = []  # runners of long lanes that outlive this dispatcher
 
     def install(self) -> None:
-        """Signals wake `wait`; their handlers do nothing else that could block."""
+        """Signals wake up `wait`; their handlers never block."""
         for each in (self._wake_read, self._wake_write):
             os.set_blocking(each, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -57,55 +63,100 @@ class Supervisor:
 
     @property
     def alive(self) -> int:
-        """Runners, started or not yet."""
-        return len(self._runners) + self._preloaders.not_started
+        """The number of runners, including those that are not started yet."""
+        return len(self._runners) + len(self._not_started)
 
     @property
-    def deadline(self) -> float:
-        return self._deadline
+    def _not_started(self) -> list[RunnerProcess]:
+        return self._rejected + [each for preloader in self._preloaders.values() for each in preloader.not_started]
 
     @property
     def may_spawn(self) -> bool:
         return self.stopped_by is None and not self.guard_fired and not self._has_retired
 
     @property
+    def has_handed_over(self) -> bool:
+        return self._has_retired
+
+    @property
     def must_hand_over(self) -> bool:
         return self._successor_waits and not self._has_retired
 
+    @property
+    def observed(self) -> list[ObservedRunner]:
+        """Started runners, except those of long lanes: their lease keepers write their figures."""
+        return [each.observed for each in self._runners.values() if not each.assignment.is_long]
+
     def idle_by_lane(self) -> Counter[str]:
-        """Runners of this dispatcher that wait for work, or are about to."""
-        waiting = (each.assignment.lane for each in self._runners.values() if not each.page.read().running)
-        return Counter(waiting) + self._preloaders.not_started_by_lane()
+        """The number of this dispatcher's runners that wait for work or have not started."""
+        waiting = [each for each in self._runners.values() if not each.page.read().running]
+        return Counter(each.assignment.lane for each in (*waiting, *self._not_started))
+
+    def slow_runners(self) -> list[tuple[RunnerProcess, RunningJob]]:
+        """Runners whose oldest running job is a slow one, with this job. Long lanes claim one job at a time."""
+        latest = monotonic() - timing().slow_job_seconds
+        found = []
+        for runner in self._runners.values():
+            running = () if runner.assignment.is_long else runner.page.read().running
+            oldest = min(running, key=lambda each: each.started, default=None)
+            if oldest is not None and oldest.started <= latest:
+                found.append((runner, oldest))
+        return found
+
+    def dropped_jobs(self) -> list[tuple[RunnerProcess, list[tuple[int, int]]]]:
+        """Jobs that runners have dropped and that are not released yet: ids and fencing tokens."""
+        found = [(runner, runner.page.dropped_since(runner.released)) for runner in self._runners.values()]
+        return [(runner, dropped) for runner, dropped in found if dropped]
 
     def start(self, assignments: Sequence[Assignment]) -> None:
-        """Runners that cannot be started any more are rescued like runners that died before their first claim."""
+        """After a stop signal no more are started: those rows are rescued like runners that died before a claim."""
+        if assignments:
+            self._log.write(log_messages.spawning(len(assignments)))
         self._context.database.close()  # no connection crosses the fork
-        for lane, some in groupby(assignments, key=lambda each: each.lane):
-            if self.may_spawn:
-                self._start_in(lane, list(some))
-        self._deadline = max(self._deadline, self._context.deadline)  # runners that start later end later
+        for lane, group in groupby(assignments, key=lambda each: each.lane):
+            lane_assignments = list(group)
+            preloader = self._preloader(lane, lane_assignments) if self.may_spawn else None
+            for assignment in lane_assignments:
+                if not self.may_spawn:
+                    break
+                self._log.write(log_messages.spawning_worker(assignment.worker_id, lane))
+                runner = self._spawner.prepare(assignment)
+                if preloader is None:
+                    self._spawn(runner)
+                else:
+                    preloader.waiting.append(runner)
+            if preloader is not None:
+                preloader.send_requests()
+        self.deadline = max(self.deadline, self._context.deadline)  # runners that start later may run longer
 
     def start_rejected(self) -> None:
-        """Start the runners whose preload process cannot be forked: each imports its handlers itself."""
-        rejected = self._preloaders.take_rejected()
-        if rejected:
-            self._context.database.close()
-        for pending in rejected:
-            self._add(self._spawner.spawn(pending))
+        """Start the runners of lanes that cannot preload: each imports its handlers itself."""
+        if not self._rejected:
+            return
+        self._context.database.close()
+        try:
+            while self._rejected:
+                self._spawn(self._rejected.pop(0))
+        finally:
+            self._rejected.clear()  # after a failed fork: the next cycle rescues them
 
     def retire(self) -> None:
-        """Start nothing more. The runners claim on until the next dispatcher has started its own, then exit."""
+        """Start no more runners. Running ones claim until the next dispatcher has started its own, then exit."""
         self._has_retired = True
         self._stop_claims_at = monotonic() + timing().handover_seconds
-        self._signal_all(HANDOVER, only_long=True)  # these are left to themselves at once
+        for runner in self._runners.values():
+            if runner.assignment.is_long:  # no longer supervised from now on
+                runner.send_signal(HANDOVER)
 
     def wait(self, seconds: float = TICK_SECONDS) -> list[ExitedRunner]:
-        """Wait for an event, one tick at most; the runners that have exited."""
+        """Wait for an event, at most one tick; returns the runners that have exited."""
         exited: dict[int, RunnerProcess | Preloader] = {}
-        for key, _ in self._selector.select(min(seconds, TICK_SECONDS)):
+        # Select again: if this process was suspended, the timeout may have expired before a runner exited.
+        for key, _ in self._selector.select(min(seconds, TICK_SECONDS)) or self._selector.select(0):
             child = key.data
             if child is None:
-                _drain(self._wake_read)
+                with suppress(BlockingIOError):
+                    os.read(self._wake_read, WAKE_BYTES)
             elif key.fd == child.pidfd:
                 exited[child.pid] = child
             elif isinstance(child, Preloader):
@@ -116,55 +167,50 @@ class Supervisor:
         return [each for pid in sorted(exited) for each in self._on_exit(exited[pid])]
 
     def close_in_child(self) -> None:
-        """A forked runner keeps none of these descriptors."""
+        """A forked runner must not keep these descriptors."""
         self._selector.close()
-        self._preloaders.close_in_child()
-        for runner in self._runners.values():
-            runner.close()
+        for child in (*self._preloaders.values(), *self._rejected, *self._runners.values()):
+            child.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
-        self._preloaders.close()
+        for preloader in self._preloaders.values():  # they have no work that could be lost
+            preloader.kill_group(signal.SIGKILL)
+            os.waitpid(preloader.pid, 0)
+            self._read_rest(preloader)
         end_strays(spare={runner.pid for runner in self.left_running})
         self.close_in_child()
 
     # --- starting ---
 
-    def _start_in(self, lane: str, assignments: Sequence[Assignment]) -> None:
-        preloader = self._preloader(lane, assignments)
-        prepared = []
-        for assignment in assignments:
-            if not self.may_spawn:
-                break
-            self._log.say(log_messages.spawning_worker(assignment.worker_id, lane))
-            pending = self._spawner.prepare(assignment)
-            if preloader is None:
-                self._add(self._spawner.spawn(pending))
-            else:
-                prepared.append(pending)
-        if preloader is not None:
-            preloader.add(prepared)
-
     def _preloader(self, lane: str, assignments: Sequence[Assignment]) -> Preloader | None:
         first = assignments[0]
-        if self._context.settings.spawn != "fork" or lane in self._preloaders.disabled_lanes or first.is_long:
+        if self._context.settings.spawn != "fork" or lane in self._unshared_lanes or first.is_long:
             return None
         known = self._preloaders.get(lane)
         if known is not None or (len(assignments) < MIN_RUNNERS_TO_PRELOAD and not first.stays_until):
             return known
         started = start_preloader(self._spawner, lane, first.deadline)
-        self._preloaders.add(started)
+        self._preloaders[lane] = started
+        self._watch(started)
         return started
+
+    def _spawn(self, runner: RunnerProcess) -> None:
+        self._spawner.spawn(runner)
+        self._add(runner)
+
+    def _watch(self, child: RunnerProcess | Preloader) -> None:
+        for descriptor in child.descriptors:
+            self._selector.register(descriptor, selectors.EVENT_READ, child)
 
     def _add(self, runner: RunnerProcess) -> None:
         self._runners[runner.pid] = runner
-        self._selector.register(runner.pidfd, selectors.EVENT_READ, runner)
-        self._selector.register(runner.output.descriptor, selectors.EVENT_READ, runner)
-        if self.stopped_by is not None:  # the signal came between the decision and the fork
-            runner.send_signal(HANDOVER if runner.assignment.is_long else signal.SIGTERM)
-        elif self._has_retired:  # the next dispatcher has planned without it
+        self._watch(runner)
+        if self.stopped_by is not None:  # the signal arrived before the fork
+            self._stop(runner)
+        elif self._has_retired:  # the next dispatcher has planned without this runner
             runner.send_signal(HANDOVER)
 
     # --- signals and deadlines ---
@@ -173,8 +219,11 @@ class Supervisor:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
             for runner in self._runners.values():
-                runner.send_signal(HANDOVER if runner.assignment.is_long else signal.SIGTERM)
-            self._log.say(log_messages.stopping(self.stopped_by, self.alive))
+                self._stop(runner)
+            self._log.write(log_messages.stopping(self.stopped_by, self.alive))
+
+    def _stop(self, runner: RunnerProcess) -> None:
+        runner.send_signal(HANDOVER if runner.assignment.is_long else signal.SIGTERM)
 
     def _on_handover(self, _number: int, _frame: FrameType | None) -> None:
         self._successor_waits = True
@@ -183,43 +232,47 @@ class Supervisor:
         now = monotonic()
         if self._stop_claims_at is not None and now >= self._stop_claims_at:
             self._stop_claims_at = None
-            self._signal_all(HANDOVER)
-        if now >= self._deadline or not self.may_spawn:
+            for runner in self._runners.values():
+                runner.send_signal(HANDOVER)
+        if now >= self.deadline or not self.may_spawn:
             self._leave_long(exited)
-        if now >= self._deadline and self.alive:
+        if now >= self.deadline and self.alive > len(exited):
             self._end_all(now, exited)
-        self._preloaders.enforce(now, timing().overdue_seconds, self._memory_limit)
+        for preloader in self._preloaders.values():
+            preloader.send_requests()
+            if preloader.killed_for is not None or not preloader.not_started:
+                continue
+            if now > preloader.deadline + timing().overdue_seconds:
+                preloader.kill(KilledFor.TIME)
+            elif (limit := self._memory_limit(preloader.lane)) and resident_bytes(preloader.pid) > limit:
+                preloader.kill(KilledFor.MEMORY)
         for pid, runner in self._runners.items():
-            if runner.killed_for is None and pid not in exited:  # one that has exited by itself was not killed
+            if runner.killed_for is None and pid not in exited:
                 self._enforce_limits(runner, now)
 
-    def _signal_all(self, number: signal.Signals, only_long: bool = False) -> None:
-        for runner in self._runners.values():
-            if runner.assignment.is_long or not only_long:
-                runner.send_signal(number)
-
     def _leave_long(self, exited: Collection[int]) -> None:
-        """Runners of long lanes outlive the dispatcher; later cycles count them and end them at their deadline."""
+        """Runners of long lanes outlive the dispatcher; later cycles count them and kill those that are overdue."""
         long = [each for pid, each in self._runners.items() if each.assignment.is_long and pid not in exited]
         for runner in long:
-            self._log.say(log_messages.left_running(runner.assignment.worker_id, runner.assignment.lane))
-            self._forget(runner)
-            runner.close()
+            self._log.write(log_messages.left_running(runner.assignment.worker_id, runner.assignment.lane))
+            del self._runners[runner.pid]
+            self._close(runner)
             self.left_running.append(runner)
 
     def _end_all(self, now: float, exited: Collection[int]) -> None:
-        """The dispatcher's own guard: TERM, and a second later KILL, of every process group still alive."""
+        """The dispatcher's own guard: TERM, and a second later KILL, to every process group that is still alive."""
         if self._terminated_at is None:
             self.guard_fired = True
             self._terminated_at = now
             timeout_seconds = self._context.settings.dispatch_timeout
-            self._log.say(log_messages.dispatch_timeout(timeout_seconds, self.alive - len(exited)))
+            self._log.write(log_messages.dispatch_timeout(timeout_seconds, self.alive - len(exited)))
             number = signal.SIGTERM
         elif now >= self._terminated_at + timing().kill_seconds:
             number = signal.SIGKILL
         else:
             return
-        self._preloaders.end_all()
+        for preloader in self._preloaders.values():  # runners that have not started by now are not started
+            preloader.kill(preloader.killed_for or KilledFor.TIME)
         for runner in [each for pid, each in self._runners.items() if pid not in exited]:
             runner.killed_for = runner.killed_for or KilledFor.TIME
             runner.kill_group(number)
@@ -228,68 +281,63 @@ class Supervisor:
         worker_id = runner.assignment.worker_id
         hard_deadline = runner.page.hard_deadline
         if hard_deadline and now > hard_deadline + timing().overdue_seconds:
-            self._log.say(log_messages.worker_overdue(worker_id))
-            self._kill(runner, KilledFor.TIME)
-        if self._memory_limit is not None:
-            memory = resident_bytes(runner.pid)
-            if memory > self._memory_limit:
-                self._log.say(log_messages.worker_too_large(worker_id, memory, self._memory_limit))
-                self._kill(runner, KilledFor.MEMORY)
-
-    def _kill(self, runner: RunnerProcess, reason: KilledFor) -> None:
-        runner.killed_for = reason
-        runner.kill_group(signal.SIGKILL)
+            self._log.write(log_messages.worker_overdue(worker_id))
+            runner.kill(KilledFor.TIME)
+        limit = self._memory_limit(runner.assignment.lane)
+        if limit is not None and (memory := resident_bytes(runner.pid)) > limit:
+            self._log.write(log_messages.worker_too_large(worker_id, memory, limit))
+            runner.kill(KilledFor.MEMORY)
 
     # --- events of children ---
 
     def _on_message(self, preloader: Preloader) -> None:
-        self._preloaders.read_output(preloader)
-        for runner in self._preloaders.read_messages(preloader):
-            self._add(runner)
+        self._read_output(preloader)
+        for message in preloader.messages():
+            if "pids" in message:
+                for runner in preloader.note_forks(message["pids"]):
+                    self._add(runner)
+            elif message["fork_unsafe"] is None:
+                preloader.is_ready = True
+            else:
+                self._log.write(log_messages.preload_disabled(preloader.lane, message["fork_unsafe"]))
+                self._unshared_lanes.add(preloader.lane)
+                self._rejected.extend(preloader.waiting)
+                preloader.waiting.clear()
+                preloader.kill_group(signal.SIGKILL)
+        preloader.send_requests()
 
     def _on_exit(self, child: RunnerProcess | Preloader) -> list[ExitedRunner]:
         if isinstance(child, Preloader):
             self._on_message(child)  # its last messages may report runners
-            return self._preloaders.wait_for(child)
-        return [self._wait_for(child)]
+        child.kill_group(signal.SIGKILL)  # processes that its handlers left; the pid is not reused before the wait
+        _pid, wait_status, usage = os.wait4(child.pid, 0)
+        code, ended, peak_memory = os.waitstatus_to_exitcode(wait_status), monotonic(), usage.ru_maxrss * 1024
+        self._read_rest(child)
+        if isinstance(child, Preloader):
+            del self._preloaders[child.lane]
+            exited = child.exited_runners(code, ended, peak_memory)
+            if child.lane not in self._unshared_lanes:
+                self._log.write(log_messages.preload_process_ended(child.lane, code, len(exited)))
+        else:
+            del self._runners[child.pid]
+            exited = [child.exited(code, ended, peak_memory, round((usage.ru_utime + usage.ru_stime) * 1000))]
+        self._close(child)
+        return exited
 
-    def _wait_for(self, runner: RunnerProcess) -> ExitedRunner:
-        runner.kill_group(signal.SIGKILL)  # what its handlers left running; the pid is not reused before the wait
-        _pid, wait_status, usage = os.wait4(runner.pid, 0)
-        ended = monotonic()
-        self._read_output(runner)
-        if runner.output.dropped:
-            self._log.say(log_messages.output_dropped(runner.assignment.worker_id, runner.output.dropped))
-        self._forget(runner)
-        status = runner.page.read()
-        exit_ = Exit(
-            code=os.waitstatus_to_exitcode(wait_status),
-            status=status,
-            ended=ended,
-            peak_memory=usage.ru_maxrss * 1024,
-            killed_for=KilledFor.MEMORY if status.too_large else runner.killed_for,  # the former by its lease keeper
-        )
-        runner.close()
-        cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
-        return ExitedRunner(runner.assignment, exit_, round((ended - runner.started_at) * 1000), cpu_ms)
-
-    def _forget(self, runner: RunnerProcess) -> None:
-        del self._runners[runner.pid]
-        for descriptor in (runner.pidfd, runner.output.descriptor):
+    def _close(self, child: RunnerProcess | Preloader) -> None:
+        for descriptor in child.descriptors:
             if descriptor in self._selector.get_map():
                 self._selector.unregister(descriptor)
+        child.close()
 
-    def _read_output(self, runner: RunnerProcess) -> None:
-        lines, is_open = runner.output.lines()
+    def _read_output(self, child: RunnerProcess | Preloader) -> None:
+        lines, is_open = child.output.lines()
         for line in lines:
-            self._log.say(log_messages.output_line(runner.assignment.worker_id, line))
-        if not is_open and runner.output.descriptor in self._selector.get_map():
-            self._selector.unregister(runner.output.descriptor)
+            self._log.write(child.printed(line))
+        if not is_open and child.output.descriptor in self._selector.get_map():
+            self._selector.unregister(child.output.descriptor)
 
-
-def _drain(descriptor: int) -> None:
-    try:
-        while os.read(descriptor, 4096):
-            continue
-    except BlockingIOError:
-        return
+    def _read_rest(self, child: RunnerProcess | Preloader) -> None:
+        self._read_output(child)
+        if child.output.dropped:
+            self._log.write(child.dropped())

@@ -1,4 +1,4 @@
-"""An application on top of Mayfly: mail, boards, prospects, notifications and more. See README.md."""
+"""An application on top of Mayfly: email, boards, prospects, notifications and more. See README.md."""
 
 # The modules that declare handlers. Everything else is imported when a job needs it.
 __handlers__ = ("ai", "boards", "mail", "maintenance", "notify", "outreach", "prospects", "samples", "search")

@@ -1,4 +1,4 @@
-"""Cooldowns of providers: after an error that the next call would meet too, a provider is not called for a while."""
+"""Cooldowns: a provider is not called for a while after an error that would hit the next call too."""
 
 from datetime import datetime, timedelta
 
@@ -20,12 +20,12 @@ cooldowns = Table(
 
 
 def start_cooldown(job: Job, provider: str, reason: str, duration: timedelta = USUAL_COOLDOWN) -> None:
-    """Every runner respects it from its next call on."""
+    """Start a cooldown, which every runner checks before its next call."""
     row = {"provider": provider, "until_at": job.now + duration, "reason": reason}
     job.write(lambda connection: upsert(connection, cooldowns, row))
 
 
 def active_cooldowns(job: Job) -> dict[str, datetime]:
-    """The providers that must not be called now, with the end of each cooldown."""
+    """The providers in cooldown, with the end of each."""
     active = select(cooldowns.c.provider, cooldowns.c.until_at).where(cooldowns.c.until_at > job.now)
     return job.read(lambda connection: {row.provider: row.until_at for row in connection.execute(active)})

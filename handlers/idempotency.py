@@ -1,7 +1,7 @@
-"""Idempotency of effects that cannot be undone: a mail, a push, a post. Each has one row, written before it is tried.
+"""Idempotency of effects that cannot be undone: emails, notifications, posts. Each has a row, written before a call.
 
-open → handed over → done. If a run finds `handed over`, an earlier run called the provider and did not store the
-answer: the effect may have happened.
+open → handed over → done. If a run finds `handed over`, an earlier run called the provider and did not store its
+response: the effect may have happened.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ effects = Table(
 
 
 def may_resend(job: Job, usual: str = HOLD) -> bool:
-    """Whether an effect that may have happened is tried again: `on_doubt` of the job's lane, or else `usual`."""
+    """Whether to repeat an effect that may have happened: `on_doubt` of the job's lane, or else `usual`."""
     return (job.on_doubt or usual) == RESEND
 
 
@@ -45,7 +45,7 @@ class EffectRecord(NamedTuple):
 
 
 class Effect:
-    """One intended effect, as seen by one run of one job."""
+    """One intended effect, in one run of one job."""
 
     def __init__(self, job: Job, kind: str, key: str) -> None:
         self._job = job
@@ -53,7 +53,7 @@ class Effect:
         self.key = f"{kind}:{key}"
 
     def load(self) -> EffectRecord:
-        """What earlier runs have stored; creates the row if it is missing."""
+        """Return the record of earlier runs; create the row if it is missing."""
         row = {"effect_key": self.key, "kind": self._kind, "state": OPEN, **self._owner()}
 
         def find(connection: Connection) -> EffectRecord:
@@ -63,7 +63,7 @@ class Effect:
         return self._job.write(find)
 
     def hand_over(self, provider: str, found: str = OPEN) -> None:
-        """Store that the provider is called next. `found` is the state in which this run found the effect."""
+        """Record that the provider is about to be called. `found` is the state that this run has read."""
         mark = (
             update(effects)
             .where(effects.c.effect_key == self.key, effects.c.state == found)
@@ -75,12 +75,12 @@ class Effect:
             return self._select(connection)
 
         record = self._job.write(write)
-        # Not by the number of changed rows: after a COMMIT whose reply was lost, the row has been changed already.
+        # Read back, because rowcount may be 0: if the reply to a COMMIT was lost, the row is already changed.
         if (record.state, record.job_id, record.claims) != (HANDED_OVER, self._job.id, self._job.claims):
-            raise Retry(f"another job works on the same effect: {self.key}")
+            raise Retry(f"another job is working on the same effect: {self.key}")
 
     def keep_time(self, at: datetime) -> None:
-        """Of the first try: the provider counts from it for how long it remembers an idempotency key."""
+        """Keep the time of the first try: the provider stores an idempotency key for some time from then."""
         keep = update(effects).where(effects.c.effect_key == self.key, effects.c.state == HANDED_OVER)
         self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
 
@@ -88,7 +88,7 @@ class Effect:
         self._settle(DONE, answer)
 
     def reopen(self, answer: str) -> None:
-        """The effect has certainly not happened."""
+        """Record that the effect has certainly not happened."""
         self._settle(OPEN, answer)
 
     def _settle(self, state: str, answer: str) -> None:

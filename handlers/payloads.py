@@ -18,6 +18,6 @@ EffectName = Annotated[str, StringConstraints(min_length=1, max_length=150), Aft
 
 
 class Payload(BaseModel):
-    """Refuses unknown fields. Validators are built for the first job of a type: most runners see few types."""
+    """Forbids unknown fields. Validators are built for the first job of a type: most runners need few types."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)

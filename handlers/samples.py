@@ -43,7 +43,7 @@ class Crashing(BaseModel):
 
 @handler("crash")
 def crash(_job: Job, crashing: Crashing) -> None:
-    """End the process of the runner in the given way."""
+    """End the runner's process in the given way."""
     if crashing.how == "exit":
         os._exit(crashing.code)
     os.kill(os.getpid(), signal.SIGKILL if crashing.how == "kill" else signal.SIGSEGV)

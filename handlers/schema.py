@@ -1,4 +1,4 @@
-"""What the app_ tables of all areas share: one MetaData, and column types that fit every database."""
+"""Shared by the app_ tables of all areas: one MetaData, and column types for every database."""
 
 from datetime import UTC, datetime
 
@@ -12,8 +12,8 @@ MYSQL = ("mysql", "mariadb")  # SQLAlchemy has two names for it
 
 metadata = MetaData()
 
-Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only rows whose column is INTEGER
-LongText = Text().with_variant(MEDIUMTEXT(), *MYSQL)  # MySQL's TEXT ends at 64 KiB
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER columns
+LongText = Text().with_variant(MEDIUMTEXT(), *MYSQL)  # MySQL's TEXT holds 64 KiB
 
 
 class UtcTimestamp(TypeDecorator[datetime]):

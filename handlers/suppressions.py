@@ -1,4 +1,4 @@
-"""Addresses that get no more mail: they bounced, unsubscribed or complained."""
+"""Addresses that receive no more mail, because they bounced, unsubscribed or complained."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ suppressions = Table(
 
 
 def canonical(address: str) -> str:
-    """In lower case: no two mailboxes differ in case alone."""
+    """Convert to lower case: in practice no two mailboxes differ only in case."""
     return address.strip().lower()
 
 
@@ -32,7 +32,7 @@ def suppress(job: Job, address: str, reason: str, detail: str | None = None) -> 
 
 
 def suppressed(job: Job, addresses: Sequence[str]) -> dict[str, str]:
-    """Those of these canonical addresses that are suppressed, each with the reason."""
+    """Which of these canonical addresses are suppressed, with the reasons."""
     if not addresses:
         return {}
     found = select(suppressions.c.address, suppressions.c.reason).where(suppressions.c.address.in_(addresses))

@@ -1,4 +1,4 @@
-"""Inserts whose row may already be there: each database has its own syntax for them."""
+"""Inserts of rows that may exist already: each database has its own syntax."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,16 +9,16 @@ Row = Mapping[str, Any]
 
 
 def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
-    """Insert these rows; one whose key is already there stays as it is."""
+    """Insert these rows; existing ones do not change."""
     connection.execute(_insert_missing(connection, table), rows)
 
 
 def upsert(connection: Connection, table: Table, row: Row) -> None:
-    """Insert this row, or overwrite these columns of the row with the same primary key."""
+    """Insert this row, or update these columns of the row with the same primary key."""
     connection.execute(_upsert(connection, table, [name for name in row if not table.c[name].primary_key]), row)
 
 
-# The dialects are imported here because each takes some 20 ms, and a runner needs one of them.
+# Imported here: each dialect takes about 20 ms, and a runner needs one of them.
 def _insert_missing(connection: Connection, table: Table) -> Insert:
     match connection.dialect.name:
         case "sqlite":

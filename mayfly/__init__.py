@@ -1,23 +1,23 @@
-"""Background jobs that live for less than a minute.
+"""Background jobs on a database and cron.
 
-Applications and handlers use the names of this module, `mayfly.errors` and `mayfly.testing`; the other ways in are
-the command `mayfly`, the HTTP API and the tables. Every other module is private and may change in any version.
+Applications and handlers use the names of this module, `mayfly.errors` and `mayfly.testing`. The other public
+interfaces are the command `mayfly`, the HTTP API and the tables. All other modules are private.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mayfly.client import cancel, enqueue, enqueue_many
+    from mayfly.client import batch, cancel, chain, enqueue, enqueue_many
     from mayfly.db.dialects import utc_from_driver
     from mayfly.errors import MayflyError
     from mayfly.job import Job, current_job
     from mayfly.limits.limit import Limit, concurrency, rate
+    from mayfly.queue.followups import step
     from mayfly.queue.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
-    from mayfly.schedules.declare import schedule
+    from mayfly.schedules.files import schedule
     from mayfly.settings.sources import setting
-    from mayfly.workflows import batch, chain, step
 
 __version__ = "0.1.0"
 
@@ -28,16 +28,16 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "mayfly.client": ("cancel", "enqueue", "enqueue_many"),
+    "mayfly.client": ("batch", "cancel", "chain", "enqueue", "enqueue_many"),
     "mayfly.db.dialects": ("utc_from_driver",),
     "mayfly.errors": ("MayflyError",),
     "mayfly.job": ("Job", "current_job"),
     "mayfly.limits.limit": ("Limit", "concurrency", "rate"),
+    "mayfly.queue.followups": ("step",),
     "mayfly.queue.outcome": ("Cancel", "Dead", "Outcome", "Retry", "Snooze"),
     "mayfly.registry": ("handler",),
-    "mayfly.schedules.declare": ("schedule",),
+    "mayfly.schedules.files": ("schedule",),
     "mayfly.settings.sources": ("setting",),
-    "mayfly.workflows": ("batch", "chain", "step"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -11,9 +11,9 @@ COARSEST_RESOLUTION = timedelta(milliseconds=1)  # resolution of the databases' 
 
 _pinned: timedelta | None = None  # set by mayfly.testing while a test has stopped Python's clock
 
-# Neither clock can be set, and all processes of a host share them. CLOCK_BOOTTIME also counts the time for which a
-# machine was suspended. Read from the kernel, because freezegun must not stop a guard; without a Python function in
-# between, because a runner reads them five times per job.
+# Neither clock can be set, and all processes of a host share them. CLOCK_BOOTTIME also counts the time in which the
+# machine was suspended. Read with clock_gettime, because freezegun must not stop a guard, and without a Python
+# function in between, because a runner reads them five times per job.
 monotonic: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 since_boot: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -24,7 +24,7 @@ def host_now() -> datetime:
 
 
 class Clock(NamedTuple):
-    """The database's clock: its time when it was measured, continued by a clock of the host that cannot be set."""
+    """The database's clock: its time when it was measured, plus the time since then by a clock that cannot be set."""
 
     measured: datetime
     measured_at: float  # since boot
@@ -50,11 +50,11 @@ class Clock(NamedTuple):
 
 
 def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
-    """A database's clock, from its answer and the wall clock before and after. Call it right after the answer.
+    """A database's clock, from its reply and the wall clock before and after. Call it right after the reply.
 
-    An answer between question and receipt probably comes from the same clock, and is taken as such. Half a round trip
-    is as good a guess between two machines, but on a busy one it may be many milliseconds, and a job that was
-    enqueued just now would not be due. Any other answer is taken as the time half-way between question and receipt.
+    A reply between request and receipt probably comes from the same clock: then the offset is zero. Assuming half a
+    round trip would be wrong by many milliseconds on a busy machine, and a job that was enqueued just now would not
+    be due. Any other reply is taken as the time half-way between request and receipt.
     """
     if _pinned is not None:
         return Clock(answered_at + _pinned, since_boot(), _pinned)
@@ -76,7 +76,7 @@ def host_clock() -> HostClock:
 
 
 def pin_offset(offset: timedelta | None) -> timedelta | None:
-    """Give every Clock of this process this offset, or its own again; returns what was pinned before."""
+    """Set the offset of every Clock of this process; None restores their own. Returns the previous value."""
     global _pinned
     before, _pinned = _pinned, offset
     return before
@@ -87,10 +87,10 @@ def pause(seconds: float) -> None:
 
 
 def pause_between(shortest: float, longest: float) -> None:
-    """A random time: processes that collided once should not collide again."""
+    """Sleep a random time, so that processes that collided once do not collide again."""
     from random import uniform  # only needed after a collision: an idle cycle must not import it
 
-    pause(uniform(shortest, longest))  # noqa: S311 - guards nothing
+    pause(uniform(shortest, longest))  # noqa: S311 - not for security
 
 
 def milliseconds(at: datetime) -> int:

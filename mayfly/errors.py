@@ -1,4 +1,4 @@
-"""Every error that people can meet. The class writes the sentence: what happened, which value, what to do."""
+"""All errors. The class writes the sentence: what happened, which value, what to do."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
@@ -6,16 +6,17 @@ from typing import ClassVar
 from mayfly.format import did_you_mean
 
 MISSING_MODULE_ADVICE = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
-MAX_SHOWN_LENGTH = 100  # characters of a value that was refused
+NAME_TAKEN_ADVICE = "Mayfly has a package of this name, which is imported instead of yours: rename yours"
+MAX_SHOWN_LENGTH = 100  # characters of a refused value
 
 
 class MayflyError(Exception):
-    """Something that a person can fix; its text is shown without a traceback."""
+    """An error that users can fix; its text is shown without a traceback."""
 
-    sentence: ClassVar[str] = ""  # of a class whose sentence is always the same
+    sentence: ClassVar[str] = "{}"  # {} stands for the value
 
-    def __init__(self, text: str = "") -> None:
-        super().__init__(text or self.sentence)
+    def __init__(self, value: object = "") -> None:
+        super().__init__(self.sentence.format(value))
 
 
 class UsageError(MayflyError):
@@ -27,19 +28,25 @@ class SettingsError(UsageError):
 
 
 class NoSuchSetting(SettingsError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not set: set it in the environment, .env or [integrations] of mayfly.toml.")
+    sentence = "{} is not set: set it in the environment, .env or [integrations] of mayfly.toml."
 
 
 class UnknownName(UsageError):
-    """A lane, schedule, batch or token that does not exist, or not in the state that the command needs."""
+    """A lane, schedule, batch or token that does not exist, or is not in the required state."""
 
     def __init__(self, kind: str, name: str, explanation: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"There is no {kind} {name!r} {explanation}.{did_you_mean(name, known)}")
 
 
+class LaneIsExternal(UsageError):
+    sentence = (
+        "The lane {!r} is external: external workers pull its jobs over HTTP, and no runner may take them. "
+        "Name another lane, or remove `external` from the settings of this one."
+    )
+
+
 class ExtraMissing(MayflyError):
-    """An optional feature is used, and the packages that it needs are not installed."""
+    """The packages of an optional feature are not installed."""
 
     def __init__(self, needs: str, extra: str) -> None:
         super().__init__(f"{needs}, which is not installed. {_install(extra)}")
@@ -47,6 +54,10 @@ class ExtraMissing(MayflyError):
 
 def _install(extra: str) -> str:
     return f"Run `pip install 'mayfly-jobs[{extra}]'`."
+
+
+def _not_imported(failures: Mapping[str, str]) -> str:
+    return "".join(f" {module} cannot be imported: {reason}." for module, reason in failures.items())
 
 
 def _shown(given: object) -> str:
@@ -58,10 +69,7 @@ def _shown(given: object) -> str:
 
 
 class BadDatabaseOption(UsageError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"DATABASE_URL: the driver cannot use an option behind the ?: {reason}. Correct or remove it."
-        )
+    sentence = "DATABASE_URL: the driver cannot use an option behind the ?: {}. Correct or remove it."
 
 
 class DatabaseError(MayflyError):
@@ -69,27 +77,27 @@ class DatabaseError(MayflyError):
 
 
 class _DatabaseProblem(DatabaseError):
-    """What the server or the driver reported, and what to do about it."""
+    """An error of the server or the driver, and what to do about it."""
 
     problem: ClassVar[str]
     advice: ClassVar[str]
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"The database {where} {self.problem}: {reason}. {self.advice}")
+    def __init__(self, where: str, reason: str = "") -> None:
+        super().__init__(f"The database {where} {self.problem}{f': {reason}' if reason else ''}. {self.advice}")
 
 
 class DatabaseAway(_DatabaseProblem):
-    problem, advice = "can't be reached", "Check that the server runs and that DATABASE_URL is right."
+    problem, advice = "can't be reached", "Check that the server runs and that DATABASE_URL is correct."
 
 
 class DatabaseRefused(_DatabaseProblem):
-    problem = "refused"
-    advice = "Check user, password, database name and privileges, and DATABASE_URL."
+    problem = "refused access"
+    advice = "Check user, password, database name and privileges in DATABASE_URL."
 
 
 class DatabaseUnopenable(_DatabaseProblem):
     problem = "can't be opened"
-    advice = "Check the path in DATABASE_URL: it must be Mayfly's own file, in a directory where this user may write."
+    advice = "Check the path in DATABASE_URL: it must be Mayfly's own file, in a directory writable for this user."
 
 
 class DatabaseFull(_DatabaseProblem):
@@ -106,10 +114,7 @@ class DatabaseFailed(_DatabaseProblem):
 
 class DatabaseCrowded(_DatabaseProblem):
     problem = "accepts no more connections"
-    advice = (
-        "Lower MAX_WORKERS, HOST_MAX_WORKERS or CONCURRENCY, or raise the server's limit (max_connections, "
-        "max_user_connections)."
-    )
+    advice = "Lower MAX_WORKERS, HOST_MAX_WORKERS or CONCURRENCY, or raise the server's limits of connections."
 
 
 class CommitUnknown(_DatabaseProblem):
@@ -117,20 +122,13 @@ class CommitUnknown(_DatabaseProblem):
     advice = "Check whether they are enqueued before you enqueue them again; with a unique_key that is safe."
 
 
-class DatabaseBusy(DatabaseError):
-    def __init__(self, where: str, repeats: int, reason: str) -> None:
-        super().__init__(
-            f"The database {where} was still locked after {repeats} attempts: {reason}. "
-            "Look for a long transaction there."
-        )
+class DatabaseBusy(_DatabaseProblem):
+    problem, advice = "is still locked after several attempts", "Check for a long-running transaction."
 
 
-class DatabaseTooSlow(DatabaseError):
-    def __init__(self, where: str) -> None:
-        super().__init__(
-            f"The database {where} did not answer before the end of the cycle (DISPATCH_TIMEOUT). Check whether the "
-            "server is overloaded, frozen, or waits for a lock on one of Mayfly's tables."
-        )
+class DatabaseTooSlow(_DatabaseProblem):
+    problem = "did not answer in time"
+    advice = "Check whether the server is overloaded or hangs, or whether one of Mayfly's tables is locked."
 
 
 class DriverMissing(DatabaseError):
@@ -141,16 +139,21 @@ class DriverMissing(DatabaseError):
 
 class ConnectionsUsedUp(DatabaseError):
     def __init__(self, most: int, seconds: float) -> None:
-        super().__init__(
-            f"All {most} connections were in use for {seconds:.0f} s. Use fewer threads or transactions."
-        )
+        super().__init__(f"All {most} connections were in use for {seconds:.0f} s. Use fewer threads.")
+
+
+class SessionOptionsRefused(DatabaseError):
+    sentence = (
+        "PgBouncer refuses the startup parameter `options`, which has the settings of Mayfly's sessions. Add it to "
+        "ignore_startup_parameters in pgbouncer.ini, then run `mayfly doctor`; see docs/postgresql.md."
+    )
 
 
 class ServerTooOld(DatabaseError):
-    def __init__(self, server: str, product: str, oldest: str) -> None:
+    def __init__(self, server: object, oldest: object) -> None:
         super().__init__(
-            f"{server} has no SELECT … FOR UPDATE SKIP LOCKED, without which a full queue looks empty. "
-            f"Mayfly needs {product} {oldest} or newer."
+            f"{server} has no SELECT … FOR UPDATE SKIP LOCKED, without which a full queue would seem empty. "
+            f"Mayfly needs {oldest} or newer."
         )
 
 
@@ -158,19 +161,11 @@ class SchemaMissing(DatabaseError):
     sentence = "The database has no Mayfly tables yet. Run `mayfly migrate` once."
 
 
-class SchemaDamaged(DatabaseError):
-    def __init__(self, table: str) -> None:
-        super().__init__(
-            f"The table {table} is missing, although Mayfly's other tables exist. Restore it from a backup; "
-            "`mayfly migrate` does not create single tables."
-        )
-
-
 class TableMissing(DatabaseError):
-    """A table that is not Mayfly's own."""
-
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no table {name}. If it belongs to handlers, run `mayfly migrate --app` once.")
+        own = "Mayfly's other tables exist, so `mayfly migrate` does not create it: restore it from a backup."
+        advice = own if name.startswith("mayfly_") else "If it belongs to handlers, run `mayfly migrate --app` once."
+        super().__init__(f"There is no table {name}. {advice}")
 
 
 class SchemaMismatch(DatabaseError):
@@ -184,35 +179,28 @@ class PlanLockLost(DatabaseError):
     """Another host holds the planning lock: this cycle starts nothing, and the next one tries again."""
 
 
-class AppSchemaUnknown(DatabaseError):
-    def __init__(self, package: str, version: str) -> None:
-        super().__init__(f"The tables of {package} have version {version}, newer than this code. Upgrade {package}.")
+class SchemaUnknown(DatabaseError):
+    def __init__(self, package: str, stored: str) -> None:
+        super().__init__(f"The tables of {package} have version {stored}, unknown to this code. Upgrade {package}.")
 
 
 # --- running a job ----------------------------------------------------------------------------------------
 
 
-class SchemaUnknown(DatabaseError):
-    def __init__(self, stored: str, known: str) -> None:
-        super().__init__(
-            f"The database has schema version {stored}, from which this Mayfly cannot migrate to {known}. "
-            "Restore the row of mayfly_version, or use a new database."
-        )
-
-
 class LostLease(MayflyError):
     """Another runner owns the job now; what this process wrote was rolled back."""
 
-    def __init__(self, job_id: int) -> None:
-        super().__init__(f"lost lease on job {job_id}: another runner owns it now, nothing was changed")
+    sentence = "lost lease on job {}: another runner owns it now, nothing was changed"
 
 
 class Interrupted(BaseException):
-    """Raised inside a handler whose time is up. No Exception, so that `except Exception` does not swallow it."""
+    """Raised inside a handler whose time is up. A BaseException, so that `except Exception` does not catch it."""
+
+    stack = ""  # where the handler was, if the traceback does not show it
 
 
 class HandlerEnded(BaseException):
-    """Raised inside a handler by a call of its job, to end it there. No Exception, as above."""
+    """Raised by a method of a job to end its handler. A BaseException for the same reason."""
 
 
 class SliceEnded(HandlerEnded):
@@ -226,7 +214,7 @@ class CancelRequested(HandlerEnded):
 
 
 class LeaseGone(HandlerEnded):
-    """Another runner owns the job now: whatever this handler did from here on would be done twice."""
+    """Another runner owns the job now: anything this handler did from here on would be done twice."""
 
 
 # --- enqueueing -------------------------------------------------------------------------------------------
@@ -267,16 +255,15 @@ class UnknownOption(EnqueueError, TypeError):
         self.fields = (name,)
 
 
-class BadJob(EnqueueError):
-    def __init__(self, given: object, known: Sequence[str]) -> None:
+class HandlerNotImported(EnqueueError):
+    """The handler may be in a module that cannot be imported: its lane and its maximum of attempts are not known."""
+
+    def __init__(self, type_name: str, failures: Mapping[str, str]) -> None:
         super().__init__(
-            f"{_shown(given)} is no job: write a mapping with a type and no other arguments than {', '.join(known)}."
+            f"No handler for type {type_name!r}.{_not_imported(failures)} Fix that, or pass lane= and max_attempts= "
+            "to enqueue the job without its handler; its payload is not checked then."
         )
-
-
-class BadLine(EnqueueError):
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"Line {number}: {reason} The lines before it, to the last full thousand, are enqueued.")
+        self.fields = ("type",)
 
 
 class KeyHeld(EnqueueError):
@@ -291,11 +278,7 @@ class KeyHeld(EnqueueError):
 
 
 class BatchExists(EnqueueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"There is already a batch {key!r}, or it has not been pruned yet. Use a new name for each batch, e.g. "
-            "with the date in it; `mayfly batches` lists them."
-        )
+    sentence = "There is already a batch {!r}, or it has not been pruned yet. Use a new name for each batch."
 
 
 class BatchClosed(EnqueueError):
@@ -304,22 +287,23 @@ class BatchClosed(EnqueueError):
 
 
 class BadChain(EnqueueError):
-    """A chain, a step of one, or a batch's callback that cannot be enqueued."""
+    """A chain, a step or the callback of a batch that cannot be enqueued."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}: write a type, a pair of type and payload, or step(type, payload, lane=…, …).")
+    sentence = "{}: write a type, a pair of type and payload, or step(type, payload, lane=…, …)."
 
 
 # --- operating --------------------------------------------------------------------------------------------
 
 
 class NoJobsSelected(UsageError):
-    sentence = "Select jobs by id, group, lane, type, error or age; acting on all jobs at once is not allowed."
+    sentence = (
+        "Select jobs by id, group, lane, type, error, age, text or payload field; "
+        "acting on all jobs, or on all jobs of one status, is not allowed."
+    )
 
 
 class UnknownJob(UsageError):
-    def __init__(self, job_id: int) -> None:
-        super().__init__(f"There is no job {job_id}: it was never enqueued here, or it ended and was pruned.")
+    sentence = "There is no job {}: it was never enqueued here, or it ended and was pruned."
 
 
 class NothingToDo(MayflyError):
@@ -329,8 +313,7 @@ class NothingToDo(MayflyError):
 
 
 class ScheduleUnfinished(MayflyError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Schedule {name!r} has overlap=skip and an unfinished job: nothing was enqueued.")
+    sentence = "Schedule {!r} has overlap=skip and an unfinished job: nothing was enqueued."
 
 
 class StateDirUnsafe(MayflyError):
@@ -354,12 +337,21 @@ class Undelivered(MayflyError):
 
 
 class HandlerError(MayflyError):
-    """A handler is declared, or uses its job, in a way that cannot work."""
+    """A handler is declared incorrectly, or uses its job incorrectly."""
+
+
+class PackageNameTaken(MayflyError):
+    """An application's package has the name of one of Mayfly's, and was imported first."""
+
+    def __init__(self, package: str, path: object) -> None:
+        super().__init__(
+            f"Mayfly needs its own package {package}, and this process has imported {path}. Rename that package, or "
+            "move it into another one."
+        )
 
 
 class HandlerModuleMissing(HandlerError):
-    def __init__(self, module: str) -> None:
-        super().__init__(f"There is no module {module}. {MISSING_MODULE_ADVICE}.")
+    sentence = f"There is no module {{}}. {MISSING_MODULE_ADVICE}."
 
 
 class BadHandler(HandlerError):
@@ -368,15 +360,14 @@ class BadHandler(HandlerError):
 
 
 class UnhandledAlarm(HandlerError):
-    def __init__(self) -> None:
-        super().__init__(
-            "SIGALRM arrived and nothing handled it: the handler, or a library that it uses, called signal.alarm() "
-            "or signal.setitimer(). Install a handler for SIGALRM before, or use @handler(timeout=…) instead."
-        )
+    sentence = (
+        "SIGALRM arrived and nothing handled it: the handler, or a library that it uses, called signal.alarm() or "
+        "signal.setitimer(). Install a handler for SIGALRM before, or use @handler(timeout=…) instead."
+    )
 
 
 class BadDeclaration(HandlerError):
-    """A call of concurrency(), rate() or schedule() that cannot work."""
+    """An invalid call of concurrency(), rate(), schedule() or job.take()."""
 
     def __init__(self, call: str, reason: str) -> None:
         super().__init__(f"{call}: {reason}.")
@@ -391,8 +382,7 @@ class UnknownHandler(HandlerError):
     def __init__(self, wanted: object, known: Iterable[str], failures: Mapping[str, str]) -> None:
         hint = did_you_mean(wanted, known) if isinstance(wanted, str) else " Is it declared with @handler?"
         shown = f"type {wanted!r}" if isinstance(wanted, str) else repr(wanted)
-        broken = "".join(f" {module} cannot be imported: {reason}." for module, reason in failures.items())
-        super().__init__(f"No handler for {shown}.{hint}{broken}")
+        super().__init__(f"No handler for {shown}.{hint}{_not_imported(failures)}")
 
 
 class UnknownLimit(HandlerError):
@@ -409,7 +399,7 @@ class BadJobState(HandlerError):
 
 
 class RefusedInTransaction(HandlerError):
-    """A call that would not do what it promises inside job.transaction()."""
+    """A call that would not work as documented inside job.transaction()."""
 
     def __init__(self, call: str, reason: str) -> None:
         super().__init__(f"job.{call}() inside job.transaction() is refused: {reason}.")
@@ -422,14 +412,14 @@ class OutsideARunner(HandlerError):
 class TransactionOnTheLoop(HandlerError):
     sentence = (
         "job.transaction() would block every other job on the event loop. Make the handler a plain function with "
-        "threads=, or write on a connection of your own in asyncio.to_thread()."
+        "threads=, or write on your own connection in asyncio.to_thread()."
     )
 
 
 class TransactionClosed(HandlerError):
     sentence = (
-        "The transaction is closed, and nothing more can be written in it: job.transaction() is committed together "
-        "with its job. Do not call commit(), rollback() or close() in the handler."
+        "The transaction is closed: job.transaction() is committed together with its job. Do not call commit(), "
+        "rollback() or close() in the handler."
     )
 
 
@@ -437,41 +427,45 @@ class TransactionClosed(HandlerError):
 
 
 class BadTestDatabase(UsageError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"The database for tests {reason}.")
+    sentence = "The database for tests {}."
 
 
 class NeedsTestDatabase(MayflyError):
     sentence = (
-        "This needs a database of the test's own: use the fixture `mayfly_db`, or run it inside "
-        "`with mayfly.testing.using_database(url)`. A test never uses the database of the settings."
+        "This needs a test database: use the fixture `mayfly_db`, or run it inside "
+        "`with mayfly.testing.using_database(url)`. Tests never use the database of the settings."
     )
 
 
-class DrainEndless(MayflyError):
-    def __init__(self, most: int) -> None:
+class ConnectionElsewhere(EnqueueError):
+    def __init__(self, expected: str) -> None:
         super().__init__(
-            f"drain() has run {most:,} jobs and there are still more: does a handler enqueue itself, or snooze for "
-            "0 s? most= allows more."
+            f"connection= is connected to another database than that of this test ({expected}): cron could run the "
+            "job there. Connect to mayfly_db.url in the test, or set mayfly_db_url in pytest's settings to the "
+            "application's test database."
         )
+        self.fields = ("connection",)
+
+
+class DrainEndless(MayflyError):
+    sentence = "drain() has run {:,} jobs and there are still more: does a handler enqueue itself? most= allows more."
 
 
 # --- the HTTP API and the console -------------------------------------------------------------------------
 
 
 class StaleClaim(MayflyError):
-    """An external worker reports on a job that it does not own any more."""
+    """An external worker reports on a job that it no longer owns."""
 
-    def __init__(self, job_id: int) -> None:
-        super().__init__(
-            f"This claim on job {job_id} is not valid: its lease ended, the job was settled, or never claimed. "
-            "Nothing was changed. Drop the job; if it is still pending, another claim will return it."
-        )
+    sentence = (
+        "This claim on job {} is not valid: the job was redelivered after the lease expired, settled, or never "
+        "claimed. Nothing was changed. Drop the job; if it is not settled, another worker has it or will get it."
+    )
 
 
 class BadResult(UsageError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"The result is refused: {reason}.")
+    def __init__(self, of_job: str, reason: str) -> None:
+        super().__init__(f"The result{of_job} is refused: {reason}.")
 
 
 class ResultTooLarge(BadResult):
@@ -479,31 +473,23 @@ class ResultTooLarge(BadResult):
 
 
 class NotExternal(UsageError):
-    def __init__(self, lane: str) -> None:
-        super().__init__(
-            f"The lane {lane!r} is not external: Mayfly's own runners work there. Set LANES__NAME__EXTERNAL=true, or "
-            "external = true for it in mayfly.toml."
-        )
+    sentence = "The lane {!r} is not external: Mayfly's own runners work there. Set `external` to true for it."
 
 
 class KeyReused(UsageError):
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"Idempotency-Key {_shown(key)} was used for another request within the last day. "
-            "Use a new key for each request, and the same key only to repeat it."
-        )
+    sentence = "Idempotency-Key {!r} was used for another request within the last day. Use a new key for each."
 
 
 class TokenExists(UsageError):
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"There is or was a token {name!r}; see `mayfly token list`. Names are not reused, because the audit "
-            "identifies tokens by them."
-        )
+    sentence = "There is or was a token {!r}. Names are not reused, because the audit identifies tokens by them."
+
+
+class WeakPassword(UsageError):
+    sentence = "The password {}. Choose another one, for example four words that do not belong together."
 
 
 class ConsoleUnsafe(UsageError):
-    """The console would be open to others than its users."""
+    """The console would be accessible without authentication."""
 
 
 class CannotListen(MayflyError):
@@ -515,5 +501,4 @@ class CannotListen(MayflyError):
 
 
 class ConsoleMissing(UsageError):
-    def __init__(self, module: str) -> None:
-        super().__init__(f"The console needs {module}, which is not installed. {_install('console')}")
+    sentence = f"The console needs {{}}, which is not installed. {_install('console')}"

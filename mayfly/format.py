@@ -1,9 +1,9 @@
-"""Values as people read and write them: durations, times, counts, names, tables. Pure, and quick to import."""
+"""Parse and format values for people: durations, times, counts, names, tables. Pure, and fast to import."""
 
 import os
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TextIO
 
 # --- durations and times ----------------------------------------------------------------------------------
@@ -13,7 +13,7 @@ _DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([smhdw]?)"
 
 
 def parse_duration(text: str) -> timedelta:
-    """90, 90s, 5m, 1.5h, 2d or 1w; anything else is a ValueError without a text, for the caller to explain."""
+    """90, 90s, 5m, 1.5h, 2d or 1w. Anything else raises a ValueError without a text: the caller explains it."""
     match = re.fullmatch(_DURATION, text)
     if match is None:
         raise ValueError
@@ -23,10 +23,26 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError from error
 
 
-def format_duration(time: timedelta | float, *, precise: bool = False) -> str:
-    """In the largest unit of which there are two: 90 s, 7 min, 3 h, 2 days. A number is in seconds.
+def parse_time(text: str, zone: tzinfo | None = None) -> datetime:
+    """An ISO time that can be converted to UTC; one without a zone is in `zone`. A ValueError says what is wrong."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at, zone = datetime.min, None  # noqa: DTZ901 - without a zone it is refused below
+    at = at.replace(tzinfo=at.tzinfo or zone)
+    if at.tzinfo is None:
+        raise ValueError("must be a time with a zone, such as 2030-01-31T12:00:00Z")
+    try:
+        at.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must be within the years 1 to 9999 in UTC") from error
+    return at
 
-    What took place is measured (`precise`): below 2 min it is 12 ms or 3.4 s.
+
+def format_duration(time: timedelta | float, *, precise: bool = False) -> str:
+    """In the largest unit that gives at least 2: 90 s, 7 min, 3 h, 2 days. A number is in seconds.
+
+    `precise` is for measured times: below 2 min it gives 12 ms or 3.4 s.
     """
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
     if precise and 0 < seconds < 119.95:
@@ -52,14 +68,14 @@ def plural(number: int, noun: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most similar, if any is similar enough to be meant."""
+    """The most similar known word, if any is similar enough."""
     from difflib import get_close_matches  # only needed after a mistake: an idle cycle must not import it
 
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint to put behind a sentence, with a space before it; empty where no known word is similar."""
+    """A hint to append to a sentence, with a leading space; empty if no known word is similar."""
     found = nearest(word, known)
     return f" Did you mean {found!r}?" if found else ""
 
@@ -84,7 +100,7 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str, width: int = 0) -> str:
-    """For a cell of a table; cut to a width, if one is given."""
+    """For a cell of a table; cut to `width` if it is not 0."""
     line = " ".join(plain(text).split())
     return f"{line[: width - 1]}…" if width and len(line) > width else line
 

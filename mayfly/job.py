@@ -1,6 +1,6 @@
 """A job as its handler sees it: payload, transaction, limits, batch, checkpoint and progress.
 
-The runner sets `job.runtime` before it calls the handler; what needs the database or the time goes through it.
+The runner sets `job.runtime` before it calls the handler; calls that need the database or the time go through it.
 """
 
 from contextlib import AbstractContextManager
@@ -16,9 +16,10 @@ from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Unit
 from mayfly.errors import BadField, BadJobState, BatchClosed, OutsideARunner, RefusedInTransaction, SliceEnded
+from mayfly.schema.tables import FENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection as SqlConnection
 
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FULL_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
+FULL_WINDOW = 0.9  # a job that ran for this share of the window would not finish in another one either
 SLICES_ALLOWED = 20  # in a row, without a changed checkpoint
 MOVED = -1  # in `stalled`: this run has changed the checkpoint, so its slice does not count as stalled
-MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
+MARGIN_SECONDS = 1.0  # in addition to the longest step so far: time to end cleanly
 CHECKPOINT_LIMIT = 64 << 10  # bytes of JSON
 MAX_TEXT_LENGTH = 200  # characters of progress: one line of a list
 PROGRESS_SECONDS = 1.0  # between two writes of progress
 CANCEL_POLL_SECONDS = 1.0
 
 PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
-CANCEL_REQUEST = "SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token"
+CANCEL_REQUEST = f"SELECT cancel_reason FROM mayfly_jobs WHERE {FENCE}"
 IS_OPEN = "SELECT 1 FROM mayfly_batches WHERE batch_key = :key AND completed_at IS NULL"
 
 
@@ -52,6 +53,7 @@ class RareFields(NamedTuple):
     cancel_reason: str | None = None
     forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
     releases: int = 0  # in a row, because the database or the dispatcher failed while it ran
+    unknown_since: datetime | None = None  # when a runner first had no handler for its type
 
 
 class TimeBudget(NamedTuple):
@@ -62,18 +64,18 @@ class TimeBudget(NamedTuple):
 
 
 class JobRuntime(Protocol):
-    """What a job may ask of its runner while its handler runs, in any thread or on the event loop."""
+    """What the runner provides for a job while its handler runs, in any thread or on the event loop."""
 
     @property
     def worker_id(self) -> str: ...
 
     @property
     def database(self) -> "Database":
-        """The one to use on the calling thread."""
+        """The database to use on the calling thread."""
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the handler has opened job.transaction(): writes on its thread then commit with its job."""
+        """Whether the handler is inside job.transaction(): writes on its thread commit with its job."""
 
     def transaction(self, job: "Job") -> "AbstractContextManager[SqlConnection]": ...
 
@@ -85,7 +87,7 @@ class JobRuntime(Protocol):
     def store_progress(self, job: "Job", text: str) -> None:
         """Raises LeaseGone if the lease is lost."""
 
-    def acquire(self, job: "Job", key: str) -> "Grant": ...
+    def acquire(self, job: "Job", key: str, most: int | None = None) -> "Grant": ...
 
     def on_doubt(self, lane: str) -> str | None: ...
 
@@ -98,7 +100,7 @@ class _NoRuntime:
 
 
 class Batch:
-    """A batch that jobs may join: `with job.batch:`, or `enqueue(…, batch=job.batch)`. Its key is its jobs' group."""
+    """A batch that jobs can join: `with job.batch:`, or `enqueue(…, batch=job.batch)`. Its key is their group_key."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -125,15 +127,15 @@ class ProgressState:
         self._unwritten: str | None = None
 
     def checkpoint(self, job: "Job", state: Any) -> None:
-        """Store it first; then end the handler if there may be no time for another step."""
+        """Store the state; then end the handler if there may be no time for another step."""
         if job.runtime.in_transaction:
-            reason = "that block commits with the job's `done`; commit each step on a connection of your own before"
+            reason = "the block commits together with `done`; commit each step on your own connection instead"
             raise RefusedInTransaction("checkpoint", reason)
         text = checkpoint_text(job.type, state)
-        moved = job.special is None or job.special.checkpoint != text
+        moved = job.rare_fields is None or job.rare_fields.checkpoint != text
         job.runtime.store_checkpoint(job, text, moved)
         if moved:
-            job.note_checkpoint(text)
+            job.rare_fields = (job.rare_fields or RareFields())._replace(checkpoint=text, stalled=MOVED)
         self.write(job)
         now = monotonic()
         self._longest_step = max(self._longest_step, now - self._step_started)
@@ -147,7 +149,7 @@ class ProgressState:
             self.write(job)
 
     def write(self, job: "Job") -> None:
-        """Write what the throttle held back; the runner calls this too when the handler has ended."""
+        """Write progress that was throttled; the runner also calls this when the handler has ended."""
         if self._unwritten is not None:
             text, self._unwritten = self._unwritten, None
             self._written_at = monotonic()
@@ -156,7 +158,7 @@ class ProgressState:
 
 @dataclass(slots=True)
 class Job:
-    """What a handler receives. `attempt` counts from 1; `claims` is the fencing token of this claim."""
+    """The argument of a handler. `attempt` counts from 1; `claims` is the fencing token of this claim."""
 
     id: int
     type: str
@@ -170,22 +172,22 @@ class Job:
     suspect: bool = False
     run_at: datetime | None = None
     group_key: str | None = None
-    special: RareFields | None = None
+    rare_fields: RareFields | None = None
     runtime: JobRuntime = field(default=_NoRuntime(), repr=False)
-    cancel_poll_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not query before
-    held: "list[BufferedJob] | None" = field(default=None, repr=False)  # enqueued by its handler: see queue.followups
+    cancel_poll_at: float = field(default=0.0, repr=False, compare=False)  # when `cancelled` queries again
+    buffered_jobs: "list[BufferedJob] | None" = field(default=None, repr=False)  # enqueued by its handler
     progress_state: ProgressState | None = field(default=None, repr=False)
     awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
 
     @property
     def payload(self) -> dict[str, Any]:
-        """A fresh copy each time: a handler may change it without changing the job."""
+        """A new copy each time: a handler may change it without changing the job."""
         loaded: dict[str, Any] = json_text.decode(self.payload_text)
         return loaded
 
     @property
     def now(self) -> datetime:
-        """The database's time, in UTC: the one clock that all hosts share."""
+        """The database's time in UTC: the clock that all hosts share."""
         return self.runtime.database.clock.now()
 
     @property
@@ -195,12 +197,16 @@ class Job:
 
     @property
     def batch(self) -> Batch | None:
-        """The batch that it is a child of; `with job.batch:` adds siblings."""
-        return None if self.group_key is None else batch_of(self.runtime.database, self.group_key)
+        """The batch that the job belongs to, if it is open; `with job.batch:` adds jobs to it."""
+        if self.group_key is None:
+            return None
+        values = {"key": self.group_key}
+        found = self.runtime.database.read(lambda connection: connection.execute(IS_OPEN, values).first())
+        return None if found is None else Batch(self.group_key)
 
     @property
     def previous(self) -> Any:
-        """The result of the step before it in its chain; None for the first step, or without a chain."""
+        """The result of the previous step of its chain; None for the first step, or without a chain."""
         if self.group_key is None:
             return None
         values = {"job_id": self.id}
@@ -208,7 +214,7 @@ class Job:
         return None if text is None else json_text.decode(text)
 
     def transaction(self) -> "AbstractContextManager[SqlConnection]":
-        """Writes in this block and the job's `done` commit together: effects here happen exactly once.
+        """Writes in this block and the job's `done` commit together: they take effect exactly once.
 
         The block should be the last thing a handler does: when it ends, the job is done.
         """
@@ -217,29 +223,30 @@ class Job:
     def write(self, work: "Callable[[SqlConnection], T]") -> T:
         """Call `work(connection)` in a transaction of its own, committed when this returns; returns its result.
 
-        The commit does not depend on the outcome of the job: use it for what must be stored before an external effect
-        happens. `work` is called again after a deadlock, and after a COMMIT whose reply was lost: it must be
-        idempotent. `connection` is a SQLAlchemy Connection.
+        The commit does not depend on the outcome of the job: use it to store something before an external effect.
+        `work` is called again after a deadlock, and after a COMMIT whose reply was lost: it must be idempotent.
+        `connection` is a SQLAlchemy Connection.
         """
         if self.runtime.in_transaction:
             reason = "it would not be committed before the job is done; write before the transaction begins"
             raise RefusedInTransaction("write", reason)
-        return self.runtime.database.run_lent(work)
+        return self.runtime.database.run_sqlalchemy(work)
 
     def read(self, work: "Callable[[SqlConnection], T]") -> T:
         """Call `work(connection)` to query the database; returns its result. It must not write.
 
         `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
         """
-        return self.runtime.database.run_lent(work, Unit.READ)
+        return self.runtime.database.run_sqlalchemy(work, Unit.READ)
 
-    def take(self, key: str, *, or_snooze: bool = False) -> "Grant":
+    def take(self, key: str, *, limit: int | None = None, or_snooze: bool = False) -> "Grant":
         """Acquire a unit of a limit that the handler declares in `takes` (or `limits`): job.take("sender:42").
 
         The result is true if it was acquired, and has `opens_at` if not. With `or_snooze=True` the job is snoozed
-        until then instead, and no attempt is used. A concurrency slot is released when the job ends.
+        until then instead, and no attempt is used. `limit` replaces the declared maximum for this call. A concurrency
+        slot is released when the job ends; `release()` of the result returns a unit that was not used.
         """
-        grant = self.runtime.acquire(self, key)
+        grant = self.runtime.acquire(self, key, limit)
         if or_snooze:
             grant.or_snooze()
         return grant
@@ -248,44 +255,45 @@ class Job:
     def cancelled(self) -> bool:
         """Whether a cancellation was requested: raise Cancel where that is safe. Inexpensive to read in a loop.
 
-        The database is queried once a second at most; a job that returns all the same is done.
+        Queries the database at most once a second. A job whose handler returns anyway is done.
         """
-        if self.special is not None and self.special.cancel_reason is not None:
+        if self.rare_fields is not None and self.rare_fields.cancel_reason is not None:
             return True
         now = monotonic()
         if now < self.cancel_poll_at:
             return False
         self.cancel_poll_at = now + CANCEL_POLL_SECONDS
-        fence = (self.id, self.runtime.worker_id, self.claims)
-        reason = self.runtime.database.read(lambda connection: cancel_request(connection, *fence))
+        fence = self.fence(self.runtime.worker_id)
+        reason = self.runtime.database.read(lambda connection: cancel_request(connection, fence))
         if reason is not None:
-            self.special = (self.special or RareFields())._replace(cancel_reason=reason)
+            self.rare_fields = (self.rare_fields or RareFields())._replace(cancel_reason=reason)
         return reason is not None
 
     @property
     def state(self) -> Any:
-        """The last checkpoint, of this run or an earlier one; None before the first. A fresh copy."""
-        text = self.special.checkpoint if self.special is not None else None
+        """The last checkpoint, of this run or an earlier one; None before the first. A new copy each time."""
+        text = self.rare_fields.checkpoint if self.rare_fields is not None else None
         return None if text is None else json_text.decode(text)
 
     def checkpoint(self, state: Any) -> None:
-        """Store how far the work is, as JSON: the next run finds it in `job.state`, whatever ended this one.
+        """Store the position of the work as JSON: the next run finds it in `job.state`, even after a crash.
 
         Ends the handler here if the window is about to end: the next cycle continues, and no attempt is used.
         """
         self._progress_state().checkpoint(self, state)
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Show people how far the work is. May be called as often as you like: it is written once a second."""
+        """Show operators how far the work is. Call it as often as you like: it is written at most once a second."""
         self._progress_state().report(self, done, total, text)
 
-    def note_checkpoint(self, text: str) -> None:
-        self.special = (self.special or RareFields())._replace(checkpoint=text, stalled=MOVED)
+    def fence(self, worker_id: str) -> dict[str, Any]:
+        """The values of FENCE, for every write by its owner."""
+        return {"id": self.id, "owner": worker_id, "token": self.claims}
 
     @property
     def has_moved(self) -> bool:
         """Whether this run has changed the checkpoint."""
-        return self.special is not None and self.special.stalled == MOVED
+        return self.rare_fields is not None and self.rare_fields.stalled == MOVED
 
     def _progress_state(self) -> ProgressState:
         if self.progress_state is None:
@@ -298,41 +306,28 @@ CURRENT_BATCH: ContextVar[Batch | None] = ContextVar("mayfly_current_batch", def
 
 
 def current_job() -> Job | None:
-    """The job whose handler calls this, however deep; None outside of a handler."""
+    """The job whose handler calls this, directly or indirectly; None outside of a handler."""
     return CURRENT_JOB.get()
-
-
-def parent_id() -> int | None:
-    """The id of the job whose handler runs here: the parent of what it enqueues."""
-    job = current_job()
-    return None if job is None else job.id
 
 
 def joined_batch(given: Batch | None) -> Batch | None:
     """The batch that a new job belongs to."""
     batch = CURRENT_BATCH.get() if given is None else given
     if batch is not None and not isinstance(batch, Batch):
-        raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
+        raise BadField("batch", batch, "the value of `with batch(…) as …`, or job.batch")
     if batch is not None and not batch.is_open:
-        raise BatchClosed(batch.key, "enqueue inside its block, or inside a handler of its jobs through job.batch")
+        raise BatchClosed(batch.key, "enqueue inside its block, or with job.batch in a handler of one of its jobs")
     return batch
 
 
-def batch_of(database: "Database", group_key: str) -> Batch | None:
-    """The open batch of a running job: while it runs, siblings may join."""
-    found = database.read(lambda connection: connection.execute(IS_OPEN, {"key": group_key}).first())
-    return None if found is None else Batch(group_key)
-
-
-def cancel_request(connection: Connection, job_id: int, worker_id: str, claims: int) -> str | None:
-    """Why a running job should end; None without a request, or if this worker does not own the job any more."""
-    values = {"id": job_id, "owner": worker_id, "token": claims}
-    reason: str | None = connection.execute(CANCEL_REQUEST, values).scalar()
+def cancel_request(connection: Connection, fence: "Mapping[str, Any]") -> str | None:
+    """The reason of a requested cancellation; None without one, or if this worker no longer owns the job."""
+    reason: str | None = connection.execute(CANCEL_REQUEST, fence).scalar()
     return reason
 
 
 def is_near(left_seconds: float, longest_step: float) -> bool:
-    """Whether another step, as long as the longest of this run, might be interrupted in its middle."""
+    """Whether another step, as long as the longest of this run, might be interrupted."""
     return left_seconds < longest_step + MARGIN_SECONDS
 
 
@@ -340,26 +335,21 @@ def checkpoint_text(type_name: str, state: Any) -> str:
     try:
         text = json_text.encode(state)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadJobState("checkpoint", type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("checkpoint", type_name, f"it is not valid JSON ({error})") from error
     size = len(text.encode())
     if size > CHECKPOINT_LIMIT:
-        advice = "store a cursor, such as the id of a row"
-        reason = f"it has {size:,} bytes, the limit is {CHECKPOINT_LIMIT:,}; {advice}"
+        reason = f"it has {size:,} bytes, the limit is {CHECKPOINT_LIMIT:,}; store a cursor, such as the id of a row"
         raise BadJobState("checkpoint", type_name, reason)
     return text
 
 
 def _progress_text(type_name: str, done: float, total: float | None, text: str) -> str:
-    for name, number in (("done", done), ("total", total)):
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int | float | None)
-            or (name == "done" and number is None)
-        ):
-            raise BadJobState("progress", type_name, f"{name}={number!r} is no number")
+    for name, number in {"done": done, "total": 0 if total is None else total}.items():
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise BadJobState("progress", type_name, f"{name}={number!r} is not a number")
     if not isinstance(text, str):
-        raise BadJobState("progress", type_name, f"the text is a {type(text).__name__}")
+        raise BadJobState("progress", type_name, f"the text must be a string, not {type(text).__name__}")
     try:
         return json_text.encode({"done": done, "total": total, "text": text[:MAX_TEXT_LENGTH]})
     except ValueError as error:
-        raise BadJobState("progress", type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("progress", type_name, f"it is not valid JSON ({error})") from error

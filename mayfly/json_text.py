@@ -1,4 +1,4 @@
-"""JSON as text, the only form in which payloads, results and checkpoints are stored. Never pickle, never eval."""
+"""JSON as text, the only format in which payloads, results and checkpoints are stored. Never pickle, never eval."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 MAX_DEPTH = 31  # levels of objects and lists: the limit of MariaDB
-ENVELOPE_DEPTH = 3  # levels that a request may have around a payload: its own object, a list of jobs, a job
+ENVELOPE_DEPTH = 3  # levels of an HTTP request around a payload: its own object, a list of jobs, a job
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -28,7 +28,7 @@ def encode(value: object) -> str:
 
 
 def decode(text: str) -> Any:
-    """Text that cannot be read is a ValueError, also if it is nested too deep for Python."""
+    """Raises ValueError for invalid text, also if it is nested too deep for Python."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -36,14 +36,14 @@ def decode(text: str) -> Any:
 
 
 def decode_bounded(text: str) -> Any:
-    """The same for text from outside, which is refused before it is parsed if it is nested too deep."""
+    """The same for untrusted text, which is refused before it is parsed if it is nested too deep."""
     if _depth(text) > MAX_DEPTH + ENVELOPE_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     return decode(text)
 
 
 def decode_first(text: str) -> tuple[Any, int]:
-    """The value that a text begins with, and where it ends."""
+    """The value at the start of a text, and the position where it ends."""
     try:
         return json.JSONDecoder().raw_decode(text)
     except RecursionError as error:
@@ -51,7 +51,7 @@ def decode_first(text: str) -> tuple[Any, int]:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested; if there are few, their number is a good enough bound."""
+    """How deep brackets are nested. If there are few, their number is a sufficient upper bound."""
     brackets = text.count("{") + text.count("[")
     if brackets <= MAX_DEPTH:
         return brackets

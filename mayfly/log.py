@@ -1,5 +1,6 @@
-"""Write log messages, one per line, to a file that is opened anew each minute, to stdout or to syslog."""
+"""Write log messages, one per line, to a file, to stdout or to syslog."""
 
+import json
 import os
 import pwd
 import re
@@ -15,12 +16,12 @@ from mayfly.log_messages import Level, LogMessage
 if TYPE_CHECKING:
     from mayfly.settings.values import Settings
 
-LINE_BYTES = 4000  # a write below PIPE_BUF is never torn between processes
+LINE_BYTES = 4000  # writes below PIPE_BUF (4096) are atomic: lines of several processes do not mix
 LOG_NAME = "dispatcher.log"
 SYSLOG_SOCKET = "/dev/log"
 _SYSLOG_SEVERITY = {Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 _SYSLOG_DAEMON = 3 << 3
-_UNSAFE = r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]"  # control characters but the tab, line ends, \
+_UNSAFE = r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]"  # control characters except the tab, line ends, \
 
 
 class Sink(Protocol):
@@ -36,11 +37,11 @@ class Log:
         self._as_json = as_json
         self._echo = echo
 
-    def say(self, event: LogMessage) -> None:
-        line = render_json(event, self._source, host_now()) if self._as_json else None
-        self._sink.write(line or render_text(event, self._source, host_now()), event.level)
+    def write(self, message: LogMessage) -> None:
+        line = render_json(message, self._source, host_now()) if self._as_json else None
+        self._sink.write(line or render_text(message, self._source, host_now()), message.level)
         if self._echo is not None:
-            print(_one_line(f"[{self._source}] {event.text}"), file=self._echo, flush=True)
+            print(_one_line(f"[{self._source}] {message.text}"), file=self._echo, flush=True)
 
     def named(self, source: str) -> "Log":
         return Log(self._sink, source, self._as_json, self._echo)
@@ -56,7 +57,7 @@ def silent_log() -> Log:
 
 
 def echo_log(settings: "Settings", source: str, stream: TextIO) -> Log:
-    """For the console: the process that started it stores and rotates its output."""
+    """For the console: its supervisor stores and rotates its output."""
     return Log(_Stream(stream), source, settings.log_format == "json")
 
 
@@ -66,32 +67,31 @@ def open_log(settings: "Settings", source: str, echo: TextIO | None = None) -> L
 
 def open_sink(settings: "Settings") -> Sink:
     if settings.log_to == "stdout":
-        return _Stdout()
+        # A separate descriptor: a runner redirects stdout to capture what its handlers print.
+        return _Stream(open(os.dup(1), "w", encoding="utf-8", errors="backslashreplace", closefd=False))
     if settings.log_to == "syslog":
         return _Syslog()
-    return _File(settings.log_dir)
+    return _File(settings.log_dir, settings.log_group)
 
 
-def render_text(event: LogMessage, source: str, at: datetime) -> str:
-    marked = "" if event.level is Level.INFO else f"{event.level.upper()}: "
-    return _one_line(f"{_stamp(at)} [{source}] {marked}{event.text}")
+def render_text(message: LogMessage, source: str, at: datetime) -> str:
+    marked = "" if message.level is Level.INFO else f"{message.level.upper()}: "
+    return _one_line(f"{_stamp(at)} [{source}] {marked}{message.text}")
 
 
-def render_json(event: LogMessage, source: str, at: datetime) -> str:
-    import json  # most logs are plain text: an idle cycle must not import it
-
+def render_json(message: LogMessage, source: str, at: datetime) -> str:
     facts = {
         "at": _stamp(at),
-        "level": event.level,
+        "level": message.level,
         "source": source,
-        "event": event.name,
-        "text": event.text,
+        "event": message.name,
+        "text": message.text,
     }
-    line = json.dumps({**event.fields, **facts}, default=str, ensure_ascii=False)
+    line = json.dumps({**message.fields, **facts}, default=str, ensure_ascii=False)
     if len(line.encode("utf-8", "backslashreplace")) <= LINE_BYTES:
         return line
     # A character is at most six bytes in JSON: this part of the text fits in any case.
-    return json.dumps({**facts, "text": event.text[: LINE_BYTES // 8]}, ensure_ascii=False)
+    return json.dumps({**facts, "text": message.text[: LINE_BYTES // 8]}, ensure_ascii=False)
 
 
 def _stamp(at: datetime) -> str:
@@ -99,25 +99,36 @@ def _stamp(at: datetime) -> str:
 
 
 def _one_line(text: str) -> str:
-    """One message per line: text from outside can neither forge a second one nor control the terminal."""
-    harmless = text.isprintable() and "\\" not in text  # nearly every line: skip the regular expression
-    flat = text if harmless else re.sub(_UNSAFE, lambda found: ascii(found[0])[1:-1], text)
+    """One message per line: untrusted text can neither forge another message nor control the terminal."""
+    is_safe = text.isprintable() and "\\" not in text  # true for nearly every line: skips the regular expression
+    flat = text if is_safe else re.sub(_UNSAFE, lambda found: ascii(found[0])[1:-1], text)
     encoded = flat.encode("utf-8", "backslashreplace")
     return encoded.decode() if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
 
 
 class _File:
-    """A log that cannot be written is reported once on stderr; the jobs continue without it."""
+    """If the file cannot be written, that is reported once on stderr and the process continues without a log."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, group: str | None) -> None:
         self._path = directory / LOG_NAME
         self._descriptor: int | None = None
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._descriptor = os.open(self._path, flags, 0o644)
+            self._descriptor = self._open(group)
         except OSError as error:
-            self._complain(error)
+            self._report(error)
+
+    def _open(self, group: str | None) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        with suppress(FileNotFoundError):
+            return os.open(self._path, flags)  # an existing file keeps its mode
+        is_new_directory = not self._path.parent.exists()
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, flags | os.O_CREAT, 0o600)
+        if group is not None:
+            _share(descriptor, 0o640, group)
+            if is_new_directory:
+                _share(self._path.parent, 0o750, group)
+        return descriptor
 
     def write(self, line: str, level: Level) -> None:  # noqa: ARG002 - a file has no levels
         if self._descriptor is None:
@@ -126,13 +137,27 @@ class _File:
             os.write(self._descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))
         except OSError as error:
             self._descriptor = None
-            self._complain(error)
+            self._report(error)
 
-    def _complain(self, error: OSError) -> None:
-        print(  # noqa: T201 - the log itself is what is broken
+    def _report(self, error: OSError) -> None:
+        print(  # noqa: T201 - the log itself cannot be used
             f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {_user()}, "
             "free disk space, or set LOG_DIR. This run continues without a log.",
             file=sys.stderr,
+        )
+
+
+def _share(file: int | Path, mode: int, group: str) -> None:
+    """Let the group read it; if that is not possible, it stays private."""
+    import grp  # only for new files: an idle cycle must not import it
+
+    try:
+        os.chown(file, -1, grp.getgrnam(group).gr_gid)
+        os.chmod(file, mode)  # noqa: PTH101 - of a descriptor, too
+    except (KeyError, OSError) as error:
+        reason = "there is no such group" if isinstance(error, KeyError) else f"{_user()} is not a member of it"
+        print(  # noqa: T201 - before there is a log
+            f"LOG_GROUP={group} cannot be used: {reason}. The log can be read by its owner only.", file=sys.stderr
         )
 
 
@@ -150,17 +175,6 @@ class _Stream:
     def write(self, line: str, level: Level) -> None:  # noqa: ARG002
         with suppress(OSError):
             print(line, file=self._stream, flush=True)
-
-
-class _Stdout:
-    """With a descriptor of its own: a runner redirects stdout, to capture what its handlers print."""
-
-    def __init__(self) -> None:
-        self._descriptor = os.dup(1)
-
-    def write(self, line: str, level: Level) -> None:  # noqa: ARG002
-        with suppress(OSError):
-            os.write(self._descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 class _Syslog:

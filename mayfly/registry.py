@@ -1,7 +1,6 @@
-"""Which function handles which type: declared with @handler, imported by module name, never named by a row."""
+"""The handler of each type: declared with @handler, imported by module name, never chosen by a row."""
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -9,33 +8,40 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
-from mayfly.errors import MISSING_MODULE_ADVICE, BadDeclaration, BadHandler, HandlerModuleMissing
+from mayfly.errors import (
+    MISSING_MODULE_ADVICE,
+    NAME_TAKEN_ADVICE,
+    BadDeclaration,
+    BadHandler,
+    HandlerModuleMissing,
+)
 from mayfly.format import did_you_mean
 from mayfly.limits.limit import Limit
+from mayfly.process.programs import OWN_PACKAGES
 from mayfly.queue.policy import Backoff
-from mayfly.schema.tables import NAME_LENGTH
+from mayfly.schema.tables import NAME_LENGTH, NO_HANDLER
 from mayfly.settings.sources import find_integration
 
 if TYPE_CHECKING:
-    pass
-
+    from mayfly.settings import Settings
 
 ENTRY_POINTS = "mayfly.handlers"
-DEFAULT_MODULE = "handlers"  # of the setting HANDLERS
+DEFAULT_MODULE = "handlers"  # of MAYFLY_HOME, if HANDLERS is not set
 SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
-MAX_THREADS = 1000  # as of CONCURRENCY, and of the slots in a runner's status page
+MAX_THREADS = 1000  # the maximum of CONCURRENCY, too; a runner's status page has as many slots
 ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that run on_dead hooks
-ON_DEAD_LANE = "mayfly"  # their own, so that a slow hook does not block a lane of the application
+ON_DEAD_LANE = "mayfly"  # their own lane, so that a slow hook does not block a lane of the application
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class PayloadModel(Protocol):
-    """The used part of a pydantic model; pydantic itself is imported only by handlers that use it."""
+    """The part of a pydantic model that Mayfly uses; pydantic itself is imported only by handlers that use it."""
 
     @classmethod
     def model_validate(cls, obj: Any) -> Any: ...
@@ -58,8 +64,8 @@ class Handler:
     ack: str = "batch"  # "each": its outcome is committed before the next job starts
     is_async: bool = False
     threads: int | None = None  # how many of its jobs run at a time in one runner, each in a thread
-    limits: tuple[Limit, ...] = ()  # taken before a job starts
-    takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
+    limits: tuple[Limit, ...] = ()  # acquired before a job starts
+    takes: tuple[Limit, ...] = ()  # acquired by the handler itself with job.take()
     requires: tuple[str, ...] = ()  # settings without which its jobs are cancelled
 
     @property
@@ -68,7 +74,7 @@ class Handler:
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether its jobs run at the same time in one runner; those of other handlers run one after the other."""
+        """Whether its jobs run concurrently in one runner; those of other handlers run one after the other."""
         return self.is_async or self.threads is not None
 
     def backoff(self, usual: Backoff) -> Backoff:
@@ -82,18 +88,19 @@ class Handler:
 class Registry:
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)  # module: why it could not be imported
+    modules: tuple[str, ...] = field(default=(), compare=False)  # that were to be imported, with their submodules
 
     def get(self, type_name: str) -> Handler | None:
         return self.handlers.get(type_name)
 
     @cached_property
     def concurrent(self) -> frozenset[str]:
-        """The types whose jobs run at the same time in one runner."""
+        """The types whose jobs run concurrently in one runner."""
         return frozenset(name for name, each in self.handlers.items() if each.is_concurrent)
 
     @cached_property
     def limited(self) -> frozenset[str]:
-        """The types with limits that are taken before a job starts."""
+        """The types with limits that are acquired before a job starts."""
         return frozenset(name for name, each in self.handlers.items() if each.limits)
 
     @property
@@ -101,8 +108,12 @@ class Registry:
         return any(each.limits or each.takes for each in self.handlers.values())
 
     def plus(self, own: Handler) -> "Registry":
-        """With a handler of Mayfly's own, unless the application has declared one of that type."""
+        """Adds a handler of Mayfly's own, unless the application has declared one of that type."""
         return replace(self, handlers={own.type: own, **self.handlers})
+
+    def why_unknown(self, type_name: str) -> str:
+        broken = f"; cannot be imported: {', '.join(self.failures)}" if self.failures else ""
+        return f"{NO_HANDLER} {type_name!r}{broken}"
 
     def did_you_mean(self, type_name: str) -> str:
         return did_you_mean(type_name, self.handlers)
@@ -129,16 +140,17 @@ def handler(
 
     With ack="each" a job's outcome is committed before the next one starts: for effects that must not happen twice.
     Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in up to 20 threads.
-    `limits` are taken before a job starts, `takes` by the handler itself with job.take(key).
-    `requires` are settings of external services: while one is missing, its jobs are cancelled and never run.
+    `limits` are acquired before a job starts, `takes` by the handler itself with job.take(key).
+    `requires` are settings of external services: while one is missing, jobs of this type are cancelled.
     """
     taken_before, taken_inside = _limits(type_name, limits), _limits(type_name, takes)
+    required = (requires,) if isinstance(requires, str) else tuple(requires)
 
     def declare(function: Function) -> Function:
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
             type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack,
-            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside, _required(requires),
+            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside, required,
         )  # fmt: skip
         _check(declared)
         known = _declared.get(type_name)
@@ -157,24 +169,35 @@ def declared() -> Mapping[str, Handler]:
 
 
 def forget_local() -> None:
-    """Handlers declared inside a function, as tests do: the next test may declare another of that type."""
+    """Remove handlers declared inside a function, as tests do: the next test may declare another of that type."""
     for each in [each for each in _declared.values() if "<locals>" in each.where]:
         del _declared[each.type]
+
+
+def add_home_to_path(settings: "Settings") -> None:
+    """Handlers are in MAYFLY_HOME or installed, and cron starts Mayfly in another directory."""
+    home = str(settings.home)
+    if home not in sys.path:
+        sys.path.insert(0, home)
+
+
+def handler_modules(settings: "Settings") -> Sequence[str]:
+    """Those of HANDLERS. Without it, the package `handlers` of MAYFLY_HOME, but none from elsewhere."""
+    is_in_home = not settings.handlers and PathFinder.find_spec(DEFAULT_MODULE, [str(settings.home)]) is not None
+    return (DEFAULT_MODULE,) if is_in_home else settings.handlers
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:
     """Import the named modules, packages with all their modules, and the installed entry points."""
     failures: dict[str, str] = {}
-    for name in _module_names(modules):
+    names = _module_names(modules)
+    for name in names:
         _import(name, failures)
-    return Registry(dict(_declared), failures)
+    return Registry(dict(_declared), failures, tuple(names))
 
 
 def _module_names(modules: Sequence[str]) -> list[str]:
-    """With the entry points. Where there are any, the default of HANDLERS may be missing."""
-    installed = [entry.module for entry in entry_points(group=ENTRY_POINTS)]
-    optional = {DEFAULT_MODULE} if installed and importlib.util.find_spec(DEFAULT_MODULE) is None else set()
-    return [*(name for name in modules if name not in optional), *installed]
+    return [*modules, *(entry.module for entry in entry_points(group=ENTRY_POINTS))]
 
 
 def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
@@ -189,16 +212,22 @@ def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
 
 
 def _import(name: str, failures: dict[str, str]) -> None:
-    """A module and its submodules. pkgutil.walk_packages would let a SystemExit through, and import twice."""
+    """Import a module and its submodules. pkgutil.walk_packages would not catch SystemExit, and imports twice."""
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: a broken module must not affect the others
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
-        failures[name] = f"{type(error).__name__}: {error}{f'. {MISSING_MODULE_ADVICE}' if is_missing else ''}"
+        failures[name] = f"{type(error).__name__}: {error}{_advice(name, error)}"
         sys.modules.pop(name, None)
         return
     for part in _declaration_parts(module):
         _import(f"{name}.{part}", failures)
+
+
+def _advice(name: str, error: BaseException) -> str:
+    missing = error.name if isinstance(error, ImportError) else None
+    if isinstance(error, ModuleNotFoundError) and missing == name:
+        return f". {MISSING_MODULE_ADVICE}"
+    return f". {NAME_TAKEN_ADVICE}" if (missing or "").partition(".")[0] in OWN_PACKAGES else ""
 
 
 def _declaration_parts(module: ModuleType) -> Iterable[str]:
@@ -218,7 +247,7 @@ def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bo
         raise BadHandler(type_name, repr(function), "must be a function: write a `def` that calls it")
 
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        refuse("must not be a generator: nothing iterates over what it yields")
+        refuse("must not be a generator: Mayfly does not iterate over its values")
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) not in (1, 2) or any(each.kind is each.KEYWORD_ONLY for each in parameters):
         refuse("must take (job) or (job, payload)")
@@ -232,7 +261,7 @@ def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bo
 
 
 def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Only this annotation: `Job` in `job: Job` may be imported for type checkers only."""
+    """Resolves only this annotation: `Job` in `job: Job` may be imported for type checkers only."""
     bare = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     return get_type_hints(bare, names)[parameter.name]
@@ -245,13 +274,9 @@ def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]
     for each in found:
         if not isinstance(each, Limit):
             raise BadDeclaration(
-                f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)"
+                f"The handler for {type_name}", f"{each!r} is not a limit; write concurrency(…) or rate(…)"
             )
     return found
-
-
-def _required(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _check(declared: Handler) -> None:
@@ -279,7 +304,7 @@ def _check(declared: Handler) -> None:
 
 
 def missing_settings(handlers: Mapping[str, Handler]) -> dict[str, tuple[str, ...]]:
-    """The missing settings of each type that misses any. Read once per runner, which lives for less than a minute."""
+    """The missing settings of each type that lacks any. Read once per runner."""
     found = {name: find_integration(name) for name in required_names(handlers.values())}
     missing = {type_name: tuple(each for each in known.requires if found[each] is None)
                for type_name, known in handlers.items() if known.requires}  # fmt: skip

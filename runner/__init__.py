@@ -1,1 +1,1 @@
-"""One short life: claim a batch, run it, settle it, claim again, and be gone before the minute ends."""
+"""One runner: claim a batch, run it, settle it, claim again, and exit before the minute ends."""

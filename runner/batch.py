@@ -1,31 +1,38 @@
-"""Run a claimed batch: admission steps, then one job after the other; release the jobs that there was no time for."""
+"""Run a claimed batch: admission steps, then one job after the other. When time is up, the rest is released."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from operator import length_hint
+from types import FrameType
 from typing import Protocol
 
 from mayfly import log_messages
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.log import Log
+from mayfly.monitoring.redact import first_line
+from mayfly.process.fork import RECLAIM
+from mayfly.process.status_page import StatusPage
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
 from mayfly.queue.policy import skip_outcome
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, JobResult
 from runner.settle_buffer import SettleBuffer
 
-LOGGED_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
-MIN_INTERRUPTED_MS = 1000  # a job that was interrupted earlier had started too late: a plain backlog is no timeout
+MIN_INTERRUPTED_MS = 1000  # an interrupted job that ran shorter had started too late: that is not a timeout
 MAX_SNOOZES_LOGGED = 3  # reasons per batch; each job has its own in its row
 
 Reject = Callable[[Job, Outcome], object]
 
 
 class AdmissionStep(Protocol):
-    """Decides before jobs start, each when its turn comes. Steps run in the order of BatchRunner.admission."""
+    """Decides whether jobs may start, just before each would. Steps run in the order of BatchRunner.admission."""
 
     def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
         """The jobs that may run; the others are passed to `reject` with their outcome.
@@ -34,63 +41,129 @@ class AdmissionStep(Protocol):
         """
 
 
-class CancelAndExpiryCheck:
-    """Cancels jobs with a cancellation request, and jobs that have expired."""
+@dataclass
+class PauseCache:
+    """The pauses that concern one runner, as of its last heartbeat."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    lane: str
+    database: Database
+    of_lane: Pause | None = None
+    of_types: Mapping[str, Pause] = field(default_factory=dict)
+    seen_types: set[str] = field(default_factory=set)  # types that were paused at any time
+
+    def read(self, connection: Connection) -> None:
+        known = load_pauses(connection, self.database.clock.now())
+        self.of_lane = known.lanes.get(self.lane)
+        self.of_types = known.types
+        self.seen_types.update(known.types)
+
+    @property
+    def lane_pause(self) -> Pause | None:
+        pause = self.of_lane
+        return pause if pause is not None and pause.holds(self.database.clock.now()) else None
+
+    def resume_snoozed(self) -> None:
+        """Resume jobs that this runner snoozed just after a pause had ended: `mayfly resume` could not see them.
+
+        Called at the end of a runner, when everything is written. Most runners have seen no pause and query nothing.
+        """
+        if self.seen_types:
+            self.database.read(self.read)
+            for each in self.seen_types - self.of_types.keys():
+                resume_jobs(self.database, each, [self.lane])
+
+
+@dataclass(frozen=True)
+class SkipCheck:
+    """Skips jobs that are cancelled, expired or paused, or whose handler requires settings that are missing."""
+
+    database: Database
+    pauses: PauseCache
+    missing: Mapping[str, Sequence[str]]  # settings by type
 
     def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
-        if isinstance(jobs, list) and all(job.special is None for job in jobs):
+        jobs = jobs if isinstance(jobs, list) else list(jobs)  # the list itself: jobs may be dropped from it
+        if not self.missing and not self.pauses.of_types and all(job.rare_fields is None for job in jobs):
             return jobs
-        return admit_each(jobs, lambda job: skip_outcome(job, None, self._database.clock.now()), reject)
+        return self._admit_each(jobs, reject)
+
+    def _admit_each(self, jobs: Iterable[Job], reject: Reject) -> Iterator[Job]:
+        for job in jobs:
+            pause, missing = self.pauses.of_types.get(job.type), self.missing.get(job.type, ())
+            outcome = skip_outcome(job, pause, self.database.clock.now(), missing)
+            if outcome is None:
+                yield job
+            else:
+                reject(job, outcome)
 
 
-class RequiredSettingsCheck:
-    """Cancels jobs whose handler requires settings that are missing, by type."""
+class ClaimedJobs(list[Job]):
+    """The jobs of a claim, and how far the loop over them has come. If the list is cut, the loop ends there."""
 
-    def __init__(self, missing: Mapping[str, tuple[str, ...]], database: Database) -> None:
-        self._missing = missing
-        self._database = database
+    _loop: Iterator[Job] = iter(())
 
-    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
-        if not self._missing:
-            return jobs
+    def __iter__(self) -> Iterator[Job]:
+        self._loop = super().__iter__()
+        return self._loop
 
-        def outcome_of(job: Job) -> Outcome | None:
-            return skip_outcome(job, None, self._database.clock.now(), self._missing.get(job.type, ()))
-
-        return admit_each(jobs, outcome_of, reject)
+    @property
+    def untaken_from(self) -> int:
+        """The index of the first job that the loop has not taken. Costs nothing per job, unlike a counter."""
+        return len(self) - length_hint(self._loop)
 
 
-def admit_each(jobs: Iterable[Job], outcome_of: Callable[[Job], Outcome | None], reject: Reject) -> Iterator[Job]:
-    for job in jobs:
-        outcome = outcome_of(job)
-        if outcome is None:
-            yield job
-        else:
-            reject(job, outcome)
+class UnstartedJobs:
+    """Drops jobs that wait behind a running one, on a signal of the dispatcher, and acknowledges that.
+
+    The signal handler runs in the main thread, between two instructions of the job's handler. A dropped job is in no
+    list of this process any more, so it is neither started nor settled here.
+    """
+
+    def __init__(self, page: StatusPage) -> None:
+        self._page = page
+        self._claimed = ClaimedJobs()
+        self._dropped: list[Job] = []  # not acknowledged yet
+        self.is_requested = False  # for concurrent jobs: their lists can be cut only between two steps
+
+    def install(self) -> None:
+        signal.signal(RECLAIM, self._on_reclaim)
+
+    def hold(self, batch: Iterable[Job]) -> ClaimedJobs:
+        """The batch as a list from which jobs can be dropped until a loop has taken them."""
+        self._claimed = ClaimedJobs(batch)
+        return self._claimed
+
+    def drop(self, jobs: list[Job], first: int = 0) -> list[Job]:
+        """Remove the jobs from `first` on from the list, as many as can be acknowledged; returns them."""
+        first = max(first, len(jobs) - self._page.room_for_dropped)
+        # No call between these lines: only there could another signal handler run, and raise an exception.
+        dropped = jobs[first:]
+        self._dropped += dropped
+        del jobs[first:]
+        self.acknowledge()
+        return dropped
+
+    def acknowledge(self) -> None:
+        """Also called after each batch: a signal handler of a job may have raised its exception in `drop`."""
+        if self._dropped:
+            self._page.note_dropped([(job.id, job.claims) for job in self._dropped])
+            self._dropped = []
+
+    def _on_reclaim(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_requested = True
+        self.drop(self._claimed, self._claimed.untaken_from)
 
 
 @dataclass
 class BatchReport:
-    """What the claim loop must know of a batch."""
+    """The result of a batch, for the claim loop."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    snoozed: Counter[str] = field(default_factory=Counter)  # jobs by what they wait for
-    released: int = 0  # for lack of time
-    guard_interrupted: bool = False  # a job that had run for a second or more: its runner timed out
+    snoozed: Counter[str] = field(default_factory=Counter)  # jobs by `waiting_for`
+    released: int = 0  # because time was up
+    guard_interrupted: bool = False  # the guard interrupted a job after a second or more: the runner timed out
     left_behind: bool = False  # a job that could not be interrupted still runs in this process
-    unknown_type: bool = False
-
-    def add(self, other: "BatchReport") -> None:
-        """The rest of the same claim."""
-        self.outcomes += other.outcomes
-        self.snoozed += other.snoozed
-        self.released += other.released
-        self.guard_interrupted |= other.guard_interrupted
-        self.left_behind |= other.left_behind
-        self.unknown_type |= other.unknown_type
+    unknown_types: Counter[str] = field(default_factory=Counter)  # jobs without a handler, by reason
 
 
 @dataclass(frozen=True)
@@ -100,29 +173,31 @@ class BatchRunner:
     guard: Guard
     log: Log
     admission: Sequence[AdmissionStep] = ()
+    redact: Sequence[str] = ()  # fields of payloads whose values are not logged
     sliced: list[Settlement] = field(default_factory=list)  # settled last: see release_sliced
 
-    def run(self, batch: Sequence[Job]) -> BatchReport:
-        """The last outcomes stay in the buffer: they are written before the next claim."""
-        self.log.say(log_messages.processing(len(batch)))
-        report = BatchReport()
-        invoker, guard, buffer = self.invoker, self.guard, self.buffer
-        jobs = self.admitted(batch, partial(self.reject, report=report))
-        for job in jobs:
-            if not guard.may_start:
-                self.release([job, *jobs], report)
+    @cached_property
+    def unstarted(self) -> UnstartedJobs:
+        return UnstartedJobs(self.invoker.page)
+
+    def run(self, batch: Sequence[Job], report: BatchReport | None = None) -> BatchReport:
+        """The last outcomes stay in the buffer, which is written before the next claim."""
+        self.log.write(log_messages.processing(len(batch)))
+        report = report or BatchReport()
+        jobs: Iterable[Job] = self.unstarted.hold(batch)
+        for step in self.admission:
+            jobs = step.admit(jobs, partial(self.reject, report=report))
+        waiting = iter(jobs)
+        for job in waiting:
+            if not self.guard.may_start:
+                self.release([job, *waiting], report)
                 break
-            if job.type not in buffer.fast_types:
-                buffer.write()  # finished jobs must not wait for one that may be slow
-            self.settle(job, invoker.run(job), report)
+            if job.type not in self.buffer.fast_types:
+                self.buffer.write()  # finished jobs must not wait for one that may be slow
+            self.settle(job, self.invoker.run(job), report)
+        self.unstarted.acknowledge()
         self.log_completed(report)
         return report
-
-    def admitted(self, batch: Sequence[Job], reject: Reject) -> Iterator[Job]:
-        jobs: Iterable[Job] = batch
-        for step in self.admission:
-            jobs = step.admit(jobs, reject)
-        return iter(jobs)
 
     def reject(self, job: Job, outcome: Outcome, report: BatchReport) -> None:
         self.settle(job, JobResult(outcome), report)
@@ -144,7 +219,7 @@ class BatchRunner:
         return result
 
     def release_sliced(self) -> None:
-        """At the end of the runner: a slice is the first job of its lane, and would be claimed again at once."""
+        """Called at the end of the runner: a sliced job is the first of its lane, and would be claimed at once."""
         self.invoker.page.note_sliced(len(self.sliced))
         while self.sliced:
             self.buffer.add(self.sliced.pop())
@@ -156,44 +231,50 @@ class BatchRunner:
             report.released += 1
 
     def note(self, job: Job, result: JobResult, report: BatchReport) -> None:
-        """Any outcome but a plain `done`."""
+        """Called for any outcome except a plain `done`."""
         had_time = (result.duration_ms or 0) >= MIN_INTERRUPTED_MS
         report.guard_interrupted |= result.cause is Cause.GUARD and had_time
-        report.unknown_type |= result.unknown_type
-        if result.outcome.waiting_for is not None:
+        if result.unknown_type is not None:
+            report.unknown_types[result.unknown_type] += 1
+        elif result.outcome.waiting_for is not None:
             report.snoozed[result.outcome.waiting_for] += 1
         self._log_outcome(job, result)
 
     def log_completed(self, report: BatchReport) -> None:
-        self.log.say(log_messages.jobs_completed(report.outcomes))
+        self.log.write(log_messages.jobs_completed(report.outcomes))
         for waiting_for, jobs in report.snoozed.most_common(MAX_SNOOZES_LOGGED):
-            self.log.say(log_messages.jobs_snoozed(jobs, waiting_for))
+            self.log.write(log_messages.jobs_snoozed(jobs, waiting_for))
+        for reason, jobs in report.unknown_types.items():
+            self.log.write(log_messages.jobs_without_handler(jobs, reason))
 
     def _settle_in_transaction(self, job: Job, result: JobResult) -> JobResult | None:
-        """The handler's writes and its job's `done` in one commit; neither if the lease is lost."""
+        """Commit the handler's writes and the job's `done` together; neither if the lease is lost."""
         settlement = Settlement(job, result.outcome, result.duration_ms)
         try:
             self.buffer.settle_in_transaction(self.invoker.runtime.job_transaction, settlement)
         except LostLease:
             self.buffer.note_lost(job)
             return None
-        except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
-            # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.
-            # That fails its job, not this runner.
-            result = self.invoker.failed(job, error)._replace(duration_ms=result.duration_ms)
+        except Exception as error:  # noqa: BLE001 - from SQLAlchemy, the driver, or our explanation of them
+            # The handler broke the transaction: a constraint that COMMIT checks, an error that it caught, its own
+            # commit. The job fails, not this runner.
+            result = replace(self.invoker.failed(job, error), duration_ms=result.duration_ms)
             self.buffer.add(Settlement(job, result.outcome, result.duration_ms))
         return result
 
     def _log_outcome(self, job: Job, result: JobResult) -> None:
-        kind, error = result.outcome.kind, result.outcome.error or ""
+        kind = result.outcome.kind
         seconds = (result.duration_ms or 0) / 1000
         if result.dropped:
-            self.log.say(log_messages.result_dropped(job.id, job.type, result.dropped))
+            reason = first_line(self.redact, job.payload_text, result.dropped)
+            self.log.write(log_messages.result_dropped(job.id, job.type, reason))
         elif kind is OutcomeKind.SLICED:
-            slices = (job.special.slices if job.special else 0) + 1
-            self.log.say(log_messages.job_sliced(job.id, job.type, slices, seconds))
+            slices = (job.rare_fields.slices if job.rare_fields else 0) + 1
+            self.log.write(log_messages.job_sliced(job.id, job.type, slices, seconds))
         elif result.cause is Cause.GUARD:
-            self.log.say(log_messages.guard_interrupted(job.id, job.type, seconds))
-        elif kind in LOGGED_KINDS:
-            reason = error.partition("\n")[0]
-            self.log.say(log_messages.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind.value, reason))
+            self.log.write(log_messages.guard_interrupted(job.id, job.type, seconds))
+        has_failed = result.outcome.attempt_ending is not None and result.cause is not Cause.GUARD
+        if has_failed or kind in (OutcomeKind.DEAD, OutcomeKind.CANCELLED):
+            reason = first_line(self.redact, job.payload_text, result.outcome.error)
+            attempt = job.attempt, job.max_attempts
+            self.log.write(log_messages.job_failed(job.id, job.type, *attempt, kind.value, reason))

@@ -1,11 +1,11 @@
-"""The admission step for limits: acquire what jobs need before they start, snooze jobs whose keys are exhausted."""
+"""The admission step for limits: acquire the limits of jobs before they start, snooze jobs whose key is exhausted."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mayfly import log_messages
 from mayfly.clock import monotonic, pause
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from runner.main import Runner
 
 CACHE_TTL = timedelta(seconds=0.25)  # how long a key without a free slot is not queried again
-ACTIVE_SECONDS = 0.5  # jobs do not wait in the runner for a key of which no slot moved for this long
+ACTIVE_SECONDS = 0.5  # jobs wait in the runner for a key only if one of its slots changed hands within this time
 MAX_GROUP = 100
-SHORT_WINDOW = timedelta(seconds=10)  # a group may take half a second: too much of a window shorter than this
+SHORT_WINDOW = timedelta(seconds=10)  # a group may take half a second: too long for a window shorter than this
 MAX_WAITING = 100  # jobs that wait in the runner for slots of its own jobs; the others are snoozed
 WAIT_SECONDS = 0.1
 MAX_LOOKAHEAD = timedelta(seconds=2)  # a job snoozed for a slot that this runner just used is due again by then
-MIN_JOBS_TO_YIELD = 10  # fewer do not slow other lanes down
-YIELD_FACTOR = 9  # times as long as snoozing took: such a lane uses a tenth of one runner's time
+MIN_JOBS_TO_YIELD = 10  # fewer do not slow down other lanes
+YIELD_FACTOR = 9  # pause 9 times as long as snoozing took: such a lane uses a tenth of one runner's time
 MAX_YIELD_SECONDS = 2.0
 
 FreeSlots = Callable[[Job], int]  # how many more jobs of its type could start now
@@ -49,30 +49,23 @@ def install(runner: "Runner") -> None:
 
 
 def yield_seconds(seconds: float, runners: int) -> float:
-    """How long to pause after a claim of which no job could run, so that other lanes are not slowed down.
-
-    Longer with more runners in the lane: others feel the sum of them.
-    """
+    """How long to pause after a claim of which no job could run, so that all runners of the lane yield to others."""
     return min(YIELD_FACTOR * seconds * runners, MAX_YIELD_SECONDS)
 
 
 @dataclass
 class ExhaustedKey:
-    """A key that is known to be exhausted, and how many jobs were snoozed for it."""
+    """A key that is known to be exhausted, and the number of jobs that were snoozed for it."""
 
     refusal: Refusal
     at: datetime
     jitter: float
-    until: datetime  # not queried again before
+    until: datetime  # when it may be queried again
     snoozed: int = 0
 
     @property
-    def key(self) -> str:
-        return self.refusal.limit_key.key
-
-    @property
     def is_slot(self) -> bool:
-        """Free again when any job ends; a window opens at a known time."""
+        """A slot is free when any job ends; a window opens at a known time."""
         return self.refusal.opens_at is None
 
     def snooze(self) -> Outcome:
@@ -83,10 +76,14 @@ class ExhaustedKey:
 
 
 class ExhaustedKeys:
-    """A cache: a million jobs of an exhausted key are snoozed without a query each."""
+    """A cache, so that a million jobs of an exhausted key are snoozed without a query for each."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[str, str], ExhaustedKey] = {}
+        self.moved_at: dict[str, float] = {}  # when concurrent jobs last acquired or released a slot of a key
+
+    def is_active(self, key: str, now: float) -> bool:
+        return now < self.moved_at.get(key, 0.0) + ACTIVE_SECONDS
 
     def find(self, request: LimitRequest, now: datetime) -> ExhaustedKey | None:
         for each in request:
@@ -99,16 +96,14 @@ class ExhaustedKeys:
         """A window is exhausted until the next one opens; a slot may be released at any time."""
         row_key = refusal.limit_key.row_key
         known = self._keys.get(row_key)
-        is_same = known is not None and known.refusal == refusal
-        if known is not None and is_same and now < known.until:
-            return known
-        snoozed = known.snoozed if known is not None and is_same else 0
-        added = ExhaustedKey(refusal, now, random(), refusal.opens_at or now + CACHE_TTL, snoozed)
-        self._keys[row_key] = added
-        return added
+        if known is None or known.refusal != refusal:
+            known = self._keys[row_key] = ExhaustedKey(refusal, at=now, until=now, jitter=random())
+        if now >= known.until:
+            known.at, known.until = now, refusal.opens_at or now + CACHE_TTL
+        return known
 
     def expire_slots(self, request: LimitRequest) -> None:
-        """A job of this runner has released them."""
+        """A job of this runner has released these slots."""
         for each in request:
             known = self._keys.get(each.row_key)
             if known is not None and known.is_slot:
@@ -119,31 +114,6 @@ class ExhaustedKeys:
             self._keys.pop(each.row_key, None)
 
 
-class SlotActivity:
-    """When a slot of each key was last acquired or released by jobs of this runner."""
-
-    def __init__(self) -> None:
-        self._moved_at: dict[str, float] = {}
-
-    def note(self, keys: Iterable[str], now: float) -> None:
-        self._moved_at |= dict.fromkeys(keys, now)
-
-    def forget(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._moved_at.pop(key, None)
-
-    def is_active(self, key: str, now: float) -> bool:
-        return now < self._moved_at.get(key, 0.0) + ACTIVE_SECONDS
-
-
-class ConcurrentAdmission(NamedTuple):
-    """Jobs that may start, jobs that were not checked yet, and jobs that wait for a slot of a running job."""
-
-    ready: list[Job]
-    later: list[Job]
-    waiting: list[Job]
-
-
 class LimitAdmission:
     """The limits of one runner. Types without limits acquire nothing."""
 
@@ -152,8 +122,7 @@ class LimitAdmission:
         self._limited = invoker.registry.limited
         self._limits, self._ledger = limits, limits.ledger
         self._exhausted = ExhaustedKeys()
-        self._activity = SlotActivity()  # of keys that concurrent jobs use
-        self._acquired: dict[int, LimitRequest] = {}  # by concurrent jobs, by their ids
+        self._acquired: dict[int, LimitRequest] = {}  # of concurrent jobs, by id
         self._group_size = 1
         self._used_slots = False  # by a job of the running batch
         self._last_used_slots = False  # by a job of the last batch
@@ -161,32 +130,37 @@ class LimitAdmission:
     # --- one job after the other --------------------------------------------------------------------------
 
     def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterator[Job]:
-        """The jobs that may run, each when its turn comes. After the guard: all the rest.
+        """The jobs that may run. When time is up, all remaining jobs are yielded unchecked.
 
-        Limits are acquired for groups of about half a second of work: what is acquired is about to be used.
+        Limits are acquired for groups of about half a second of work, so that they are used soon.
         """
         rest = iter(jobs)
-        while self._guard.may_start:
-            group, rest = self._next_group(rest, reject)
-            if not group:
-                break
-            started = monotonic()
-            for job in self._admit_group(group, reject):
+        while self._guard.may_start and (job := next(rest, None)) is not None:
+            if job.type not in self._limited:  # taken just before it starts: until then it can be dropped
                 yield job
                 self._limits.release(self._database, job)
-            self._group_size = min(MAX_GROUP, next_claim_size(self._group_size, len(group), monotonic() - started))
+                continue
+            group, rest = self._next_group(chain([job], rest), reject)
+            started = monotonic()
+            for each in self._admit_group(group, reject):
+                yield each
+                self._limits.release(self._database, each)
+            if group:
+                size = next_claim_size(self._group_size, len(group), monotonic() - started)
+                self._group_size = min(MAX_GROUP, size)
         self._ledger.flush(self._database)
         yield from rest
 
     def _next_group(self, rest: Iterator[Job], reject: Reject) -> tuple[Requests, Iterator[Job]]:
-        """And the jobs behind it. Jobs whose key is known to be exhausted are snoozed on the way.
+        """The next jobs with limits, and the remaining jobs. Jobs whose key is known to be exhausted are snoozed.
 
-        A job with a short window is a group of its own: a unit is acquired in the window in which it is used.
+        A job with a short window is a group of its own, so that its unit is acquired in the window that uses it.
         """
         group: Requests = []
-        refuse = _snooze_with(reject)
         for job in rest:
-            request = self._request(job, reject, refuse)
+            if job.type not in self._limited:
+                return group, chain([job], rest)
+            request = self._request(job, reject, lambda job, exhausted: reject(job, exhausted.snooze()))
             if request is None:
                 continue
             if group and has_short_window(request):
@@ -205,22 +179,26 @@ class LimitAdmission:
 
     # --- concurrent jobs ----------------------------------------------------------------------------------
 
-    def admit_concurrent(self, jobs: Sequence[Job], free_slots: FreeSlots, reject: Reject) -> ConcurrentAdmission:
-        """Acquire for no more jobs than can start now. While the slots of a key move, jobs wait for it here."""
+    def admit_concurrent(
+        self, jobs: Sequence[Job], free_slots: FreeSlots, reject: Reject
+    ) -> tuple[list[Job], list[Job], list[Job]]:
+        """Jobs that may start, jobs that were not checked yet, and jobs that wait for the slot of a running job.
+
+        Acquires limits only for jobs that can start now. While the slots of a key change hands, jobs wait here.
+        """
         waiting: list[Job] = []
-        snooze = _snooze_with(reject)
 
         def refuse(job: Job, exhausted: ExhaustedKey) -> None:
-            is_active = exhausted.is_slot and self._activity.is_active(exhausted.key, monotonic())
+            is_active = exhausted.is_slot and self._exhausted.is_active(exhausted.refusal.limit_key.key, monotonic())
             if is_active and len(waiting) < MAX_WAITING:
                 waiting.append(job)
             else:
-                snooze(job, exhausted)
+                reject(job, exhausted.snooze())
 
         ready = [job for job in jobs if job.id in self._acquired]
         later = [job for job in jobs if job.id not in self._acquired]
         try_more = True
-        while try_more:  # a refused job leaves room for one behind it
+        while try_more:  # a refused job leaves room for a later one
             group, later = self._startable(later, Counter(job.type for job in ready), free_slots, reject, refuse)
             granted, refused = self._acquire(group, sequential=False)
             self._note_acquired(granted)
@@ -229,12 +207,12 @@ class LimitAdmission:
             ready += (job for job, _request in granted)
             try_more = bool(later and refused)
         self._ledger.flush(self._database)
-        return ConcurrentAdmission(ready, later, waiting)
+        return ready, later, waiting
 
     def _startable(
         self, jobs: Sequence[Job], starting: Counter[str], free_slots: FreeSlots, reject: Reject, refuse: Refuse
     ) -> tuple[Requests, list[Job]]:
-        """The first jobs that could start now, with their requests; and the others."""
+        """The first jobs that could start now, with their requests, and the remaining jobs."""
         group: Requests = []
         later: list[Job] = []
         for job in jobs:
@@ -248,7 +226,7 @@ class LimitAdmission:
     def _note_acquired(self, granted: Requests) -> None:
         for job, request in granted:
             self._acquired[job.id] = request
-            self._activity.note(slot_keys(request), monotonic())
+            self._exhausted.moved_at |= dict.fromkeys(slot_keys(request), monotonic())
 
     def release(self, jobs: Iterable[Job]) -> None:
         """Concurrent jobs have ended, or will not start."""
@@ -256,22 +234,22 @@ class LimitAdmission:
             request = self._acquired.pop(job.id, ())
             self._ledger.release([request])
             self._exhausted.expire_slots(request)
-            self._activity.note(slot_keys(request), monotonic())
-            self._activity.forget(key for key in slot_keys(request) if not self._ledger.uses(key))
+            for key in slot_keys(request):
+                self._exhausted.moved_at.pop(key, None)
+                if self._ledger.uses(key):
+                    self._exhausted.moved_at[key] = monotonic()
             self._limits.mark_ended(job)
 
-    # --- acquiring ----------------------------------------------------------------------------------------
-
     def _request(self, job: Job, reject: Reject, refuse: Refuse) -> LimitRequest | None:
-        """What a job must acquire; None if it has an outcome already."""
+        """The limits that a job must acquire; None if it was rejected or refused."""
         if job.type not in self._limited:
             return ()
         handler = self._invoker.registry.handlers[job.type]
         try:
             request = limit_request(handler.limits, job.payload)
         except ValueError as error:
-            misfit = PayloadError(f"the payload does not fit {handler.where}: {error}")
-            reject(job, self._invoker.controlled(handler, job, misfit).outcome)
+            invalid = PayloadError(f"the payload does not match {handler.where}: {error}")
+            reject(job, self._invoker.controlled(handler, job, invalid).outcome)
             return None
         exhausted = self._exhausted.find(request, self._database.clock.now())
         if exhausted is not None:
@@ -294,27 +272,25 @@ class LimitAdmission:
         ]
         return granted, refused
 
-    # --- between batches ----------------------------------------------------------------------------------
-
     def after_batch(self, runner: "Runner", batch: Sequence[Job], report: BatchReport, seconds: float) -> None:
-        """If all jobs of a batch were snoozed, pause for runners of other lanes, where there are any."""
+        """If all jobs of a batch were snoozed, pause in favour of runners of other lanes, if there are any."""
         self._last_used_slots, self._used_slots = self._used_slots, False
         if report.snoozed.total() != len(batch):
             return
-        runner.buffer.flush()  # nothing is held back during the pause
+        runner.buffer.flush()  # write outcomes before the pause
         if len(batch) < MIN_JOBS_TO_YIELD:
             return
         live = self._database.read(live_by_lane)
         ours = live.pop(runner.assignment.lane, 1)
         if live:
             rest = yield_seconds(seconds, ours)
-            runner.log.say(log_messages.yielded_to_other_lanes(len(batch), rest))
+            runner.log.write(log_messages.yielded_to_other_lanes(len(batch), rest))
             pause(rest)
 
     def wait_for_slots(self, lane: str) -> bool:
-        """Whether an empty lane should be claimed again, after a moment.
+        """Waits a moment; returns whether an empty lane should be claimed again.
 
-        Only for a runner that has just used a slot: jobs that were snoozed for it are due again within seconds.
+        Only if this runner has just used a slot: jobs that were snoozed for it are due again within seconds.
         """
         if not self._last_used_slots:
             return False
@@ -323,10 +299,6 @@ class LimitAdmission:
             return False
         pause(WAIT_SECONDS)
         return True
-
-
-def _snooze_with(reject: Reject) -> Refuse:
-    return lambda job, exhausted: reject(job, exhausted.snooze())
 
 
 def has_short_window(request: LimitRequest) -> bool:

@@ -4,31 +4,30 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from datetime import timedelta
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from mayfly import bootstrap, log_messages
-from mayfly.bootstrap import load_registry
-from mayfly.client import use_app
+from mayfly import log_messages, schema
+from mayfly.client import load_registry, use_app
 from mayfly.clock import monotonic, pause
 from mayfly.db.database import Database
 from mayfly.errors import ExtraMissing, MayflyError
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
 from mayfly.log import Log
-from mayfly.process import exits
+from mayfly.monitoring.hooks import AFTER, BEFORE, announcer, find_hooks
+from mayfly.process import exits, timing
 from mayfly.process.status_page import StatusPage
-from mayfly.process.timing import timing
 from mayfly.queue.outcome import Settler
 from mayfly.queue.policy import Backoff
 from mayfly.registry import Registry, missing_settings
 from mayfly.settings import Settings
-from runner import lease_keeper
-from runner.batch import AdmissionStep, BatchReport, BatchRunner, CancelAndExpiryCheck, RequiredSettingsCheck
-from runner.claims import ClaimLock, ClaimMiddleware, Claims, PauseCache
-from runner.guard import Guard, RunnerDeadline
-from runner.invoke import Invoker, JobObserver, JobObservers
-from runner.job_runtime import MainThreadRuntime, RunnerApp, RuntimeContext
+from runner.batch import AdmissionStep, BatchReport, BatchRunner, PauseCache, SkipCheck
+from runner.claims import ClaimLock, ClaimMiddleware, Claims
+from runner.guard import Guard
+from runner.invoke import Invoker, JobObserver, JobObservers, open_hooks
+from runner.job_runtime import HandlerRuntime, RunnerApp
 from runner.settle_buffer import SettleBuffer
 
 if TYPE_CHECKING:
@@ -36,28 +35,25 @@ if TYPE_CHECKING:
     from runner.limits import LimitAdmission
 
 MAX_POLL_SECONDS = 1.0  # between two queries of an empty lane
-STEP_SECONDS = 0.05  # a stop is noticed after this
+STEP_SECONDS = 0.05  # a stop signal is noticed after this
 
 
 @dataclass(frozen=True)
 class Inherited:
-    """What a forked runner has from its parent."""
+    """Objects that a forked runner takes over from its parent."""
 
-    database: Database  # closed before the fork: its settings cross it, never a connection
+    database: Database  # closed before the fork, so that no connection is shared
     log: Log | None = None
     registry: Registry | None = None
 
 
 def inherit(settings: Settings, database: Database, log: Log) -> Inherited:
-    """Import handlers, hooks and tracing once for all runners of a lane; each runner logs what is missing."""
+    """Import handlers, hooks and tracing once for all runners of a lane; each runner logs missing ones itself."""
     registry = load_registry(settings)
-    if settings.hooks_before or settings.hooks_after:
-        from mayfly.monitoring.hooks import AFTER, BEFORE, find_hooks  # most installations have no hooks
-
-        list(find_hooks(settings, BEFORE, AFTER))
+    list(find_hooks(settings, BEFORE, AFTER))
     if settings.otlp_endpoint is not None:
         with suppress(ModuleNotFoundError):
-            import runner.tracing  # noqa: F401 - OpenTelemetry; its threads are started by each runner
+            import runner.tracing  # noqa: F401 - OpenTelemetry is optional; only runners start its threads
     return Inherited(database, log, registry)
 
 
@@ -76,7 +72,7 @@ class Runner:
     admission: list[AdmissionStep] = field(default_factory=list)  # before each job, in this order
     observers: list[JobObserver] = field(default_factory=list)  # around each handler, the outermost first
     claim_middleware: list[ClaimMiddleware] = field(default_factory=list)  # around each claim
-    idle_steps: list[Callable[[], bool]] = field(default_factory=list)  # lane is empty: true to claim again
+    idle_steps: list[Callable[[], bool]] = field(default_factory=list)  # if the lane is empty: true to claim again
     after_batch: list[Callable[[Sequence[Job], BatchReport, float], None]] = field(default_factory=list)
     stop_conditions: list[Callable[[], bool]] = field(default_factory=list)  # after a batch: true to claim no more
     on_close: list[Callable[[], None]] = field(default_factory=list)
@@ -87,10 +83,10 @@ class Runner:
 
     @cached_property
     def buffer(self) -> SettleBuffer:
-        assigned = self.assignment
-        return SettleBuffer(
-            self.database, Settler(assigned.worker_id, assigned.cycle_id, assigned.worker_id), self.log
-        )
+        worker_id = self.assignment.worker_id
+        successes = self.settings.success_lanes
+        settler = Settler(worker_id, self.assignment.cycle_id, worker_id, success_lanes=successes)
+        return SettleBuffer(self.database, settler, self.page, self.log)
 
     @cached_property
     def app(self) -> RunnerApp:
@@ -102,56 +98,60 @@ class Runner:
         return PauseCache(self.assignment.lane, self.database)
 
     @cached_property
-    def runtime_context(self) -> RuntimeContext:
-        deadline = RunnerDeadline(self.guard, self.page)
-        return RuntimeContext(self.assignment.worker_id, deadline, self.job_limits, self.settings.lanes)
+    def runtime(self) -> HandlerRuntime:
+        lanes = self.settings.lanes
+        return HandlerRuntime(self.database, self.assignment.worker_id, self.guard, self.job_limits, lanes)
 
     @cached_property
     def invoker(self) -> Invoker:
         return Invoker(
             registry=self.registry,
             database=self.database,
-            runtime=MainThreadRuntime(self.runtime_context, self.database),
+            runtime=self.runtime,
             guard=self.guard,
             page=self.page,
             default_backoff=Backoff(self.settings.backoff_base, self.settings.backoff_cap),
+            unknown_type_grace=timedelta(seconds=self.settings.unknown_type_grace),
             window_seconds=self.assignment.window_seconds + timing().finish_seconds,
             random=random.random,
             on_dead=self.on_dead,
-            observers=JobObservers(self.observers) if self.observers else None,
+            observers=JobObservers(self.observers),
         )
 
     @cached_property
     def batches(self) -> BatchRunner:
-        return BatchRunner(self.invoker, self.buffer, self.guard, self.log, self.admission)
+        return BatchRunner(self.invoker, self.buffer, self.guard, self.log, self.admission, self.settings.redact)
 
     @cached_property
     def claims(self) -> Claims:
         lane = self.assignment.lane
-        lock = ClaimLock(self.page.path.parent, lane)
+        # SQLite locks no rows: it has one writer at a time, and a second lock would only add waiting.
+        lock = ClaimLock(self.page.path.parent, lane) if self.database.dialect.claim_lock else None
         size = self.settings.lane(lane).batch_size
-        return Claims(self.database, self.buffer, self.assignment, size, lock, self.pauses, self.claim_middleware)
+        return Claims(self.database, self.buffer, self.assignment, size, self.pauses, lock, self.claim_middleware)
 
 
 def run_runner(
     assignment: Assignment, settings: Settings, page: StatusPage, log: Log, inherited: Inherited | None = None
 ) -> int:
-    """Run jobs until the lane is empty or the guard ends it; the exit code."""
+    """Run jobs until the lane is empty or time is up; returns the exit code."""
     guard = Guard(assignment.deadline, page)
     guard.install()
-    log.say(log_messages.worker_started(assignment.lane))
+    log.write(log_messages.worker_started(assignment.lane))
     try:
-        database = inherited.database if inherited else bootstrap.open_database(settings)
+        database = inherited.database if inherited else schema.open_database(settings)
         try:
             registry = (inherited.registry if inherited else None) or load_registry(settings)
             for module, reason in registry.failures.items():
-                log.say(log_messages.handler_module_failed(module, reason))
+                log.write(log_messages.handler_module_failed(module, reason))
+            if not registry.modules:
+                log.write(log_messages.no_handlers(str(settings.home)))
             return _run(Runner(assignment, settings, database, guard, page, log, registry))
         finally:
             page.note_repeats(database.repeats)
             database.close()
     except MayflyError as error:
-        log.say(log_messages.worker_error(str(error)))
+        log.write(log_messages.worker_error(str(error)))
         return exits.ERROR
 
 
@@ -159,6 +159,7 @@ def _run(runner: Runner) -> int:
     use_app(runner.app)
     try:
         install_features(runner)
+        runner.batches.unstarted.install()
         code = run_claims(runner)
         runner.batches.release_sliced()
         runner.buffer.flush()
@@ -171,34 +172,29 @@ def _run(runner: Runner) -> int:
 
 
 def install_features(runner: Runner) -> None:
-    """Imported where they are used: most runners need none. Observers come before what uses the invoker."""
+    """Observers first: the invoker, which later features use, needs them."""
     settings, registry, assignment = runner.settings, runner.registry, runner.assignment
-    runner.admission += [CancelAndExpiryCheck(runner.database), runner.pauses]
-    if missing := missing_settings(registry.handlers):
-        runner.admission.append(RequiredSettingsCheck(missing, runner.database))
-    if settings.hooks_before or settings.hooks_after:
-        from runner import hooks
-
-        hooks.install(runner)
+    runner.admission.append(SkipCheck(runner.database, runner.pauses, missing_settings(registry.handlers)))
+    if hooks := open_hooks(settings, runner.guard, runner.log):
+        runner.observers.append(hooks)
+        runner.on_close.append(hooks.close)
     if settings.otlp_endpoint is not None:
         _install_tracing(runner)
     if settings.hooks_on_dead:
-        from mayfly.monitoring.hooks import announcer
-
         runner.on_dead = announcer(settings, runner.database)
     if registry.has_limits:
-        from runner import limits
+        from runner import limits  # most runners need none
 
         limits.install(runner)
     if registry.concurrent:
-        from runner.concurrent import executor
+        from runner import concurrent_batch  # most runners run plain functions, one after the other
 
-        executor.install(runner)
+        concurrent_batch.install(runner)
     if assignment.stays_until:
-        wait = LaneWait(runner.claims, runner.guard, assignment.stays_until, settings.poll_interval)
-        runner.idle_steps.append(wait.finds_due)
-    if assignment.is_long:
-        lease_keeper.install(runner)
+        runner.idle_steps.append(partial(wait_for_due, runner, assignment.stays_until))
+    if assignment.is_long:  # jobs that arrive after the first minute get a full window in a fresh runner
+        until = monotonic() + settings.worker_timeout
+        runner.stop_conditions.append(lambda: monotonic() >= until)
 
 
 def _install_tracing(runner: Runner) -> None:
@@ -206,71 +202,61 @@ def _install_tracing(runner: Runner) -> None:
         from runner import tracing  # OpenTelemetry is optional
     except ModuleNotFoundError:
         missing = ExtraMissing("OTLP_ENDPOINT needs OpenTelemetry", "otel")
-        runner.log.say(log_messages.tracing_missing(str(missing)))
+        runner.log.write(log_messages.tracing_missing(str(missing)))
     else:
         tracing.install(runner)
 
 
 def run_claims(runner: Runner) -> int:
-    """Claim a batch, run it, claim again; the exit code."""
+    """Claim a batch, run it, claim again; returns the exit code."""
     claims, guard, run_batch = runner.claims, runner.guard, runner.executor or runner.batches.run
-    released = 0
+    code, released = exits.SUCCESS, 0
+    claims.take_over()
     while guard.may_start:
         started = monotonic()
         batch = claims.next()
         if not batch:
             if _waits_for_jobs(runner):
                 continue
-            return exits.SUCCESS
+            return code
         report = run_batch(batch)
         for step in runner.after_batch:
             step(batch, report, monotonic() - started)
         released += report.released
         if report.guard_interrupted or report.left_behind:
             return exits.TIMEOUT
-        if report.unknown_type:
-            return exits.ERROR
+        if report.unknown_types and runner.registry.failures:
+            code = exits.ERROR  # a handler is probably in a module that cannot be imported
         if batch[0].crashes or any(should_stop() for should_stop in runner.stop_conditions):
-            return exits.SUCCESS  # a job that crashed a runner has one to itself; the rest is for a fresh one
+            return code  # a job that crashed a runner is the only one of its runner
     if guard.stopped_by is not None:
-        runner.log.say(log_messages.worker_stopping(guard.stopped_by))
+        runner.log.write(log_messages.worker_stopping(guard.stopped_by))
     else:
-        runner.log.say(log_messages.backlog_remains(released))
-    return exits.SUCCESS
+        runner.log.write(log_messages.backlog_remains(released))
+    return code
 
 
 def _waits_for_jobs(runner: Runner) -> bool:
-    """In an empty lane: whether to claim again."""
-    lane_pause = runner.claims.pause
+    """The lane is empty: whether to claim again."""
+    lane_pause = runner.pauses.lane_pause
     if lane_pause is not None:
-        runner.log.say(log_messages.lane_paused(lane_pause.name, lane_pause.words))
+        runner.log.write(log_messages.lane_paused(lane_pause.name, lane_pause.words))
         return False
     if runner.claims.needs_fresh:
-        return False  # the next job needs a fresh runner; the dispatcher starts one when this one has ended
+        return False  # the next job needs a fresh runner; the dispatcher starts one when this one has exited
     return any(step() for step in runner.idle_steps)
 
 
-class LaneWait:
-    """Lingering: wait in the empty lane, for a while, until a job is due."""
-
-    def __init__(self, claims: Claims, guard: Guard, until: float, poll_interval: float) -> None:
-        self._claims = claims
-        self._guard = guard
-        self._until = until
-        self._poll_interval = poll_interval
-
-    def finds_due(self) -> bool:
-        leaves_at = min(self._until, monotonic() + timing().idle_runner_seconds)
-        wait = self._poll_interval
-        while self._pause(min(wait, leaves_at - monotonic())):
-            if self._claims.has_due():
+def wait_for_due(runner: Runner, until: float) -> bool:
+    """Lingering: wait for some time until a job is due in the empty lane."""
+    wait = poll_interval = runner.settings.poll_interval
+    ends_at = min(until, monotonic() + timing().idle_runner_seconds)
+    query_at = monotonic() + wait
+    while runner.guard.may_start and (now := monotonic()) < ends_at:
+        if now >= query_at:
+            if runner.claims.has_due():
                 return True
-            wait = max(self._poll_interval, min(2 * wait, MAX_POLL_SECONDS))
-        return False
-
-    def _pause(self, seconds: float) -> bool:
-        """Whether another query makes sense after it."""
-        until = monotonic() + seconds
-        while self._guard.may_start and (left := until - monotonic()) > 0:
-            pause(min(left, STEP_SECONDS))
-        return seconds > 0 and self._guard.may_start
+            wait = max(poll_interval, min(2 * wait, MAX_POLL_SECONDS))
+            query_at = monotonic() + wait
+        pause(max(0.0, min(query_at, ends_at, now + STEP_SECONDS) - now))
+    return runner.guard.may_start and runner.claims.has_due()

@@ -1,6 +1,4 @@
-"""Outcomes that are not yet written: several per transaction while jobs are fast, at once where they are slow."""
-
-from collections import Counter
+"""Outcomes that are not yet written: several per transaction if jobs are fast, each at once if they are slow."""
 
 from mayfly import log_messages
 from mayfly.clock import monotonic, pause_between
@@ -8,33 +6,41 @@ from mayfly.db.database import Database
 from mayfly.errors import DatabaseAway, DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.log import Log
+from mayfly.process.status_page import StatusPage
 from mayfly.queue.followups import has_followups
-from mayfly.queue.outcome import DONE, Settlement, Settler
-from mayfly.queue.settle import Settled, SettleTransaction, is_done, settle, settle_done
-from mayfly.stats.histograms import Count, Key, Tally, add
+from mayfly.queue.outcome import DONE, OutcomeKind, Settlement, Settler
+from mayfly.queue.settle import Settled, SettleTransaction, is_done, is_kept_success, settle, settle_done
+from mayfly.stats.histograms import Count, Tally, add
 from mayfly.stats.totals import LOST_TOTALS, add_to_totals, count
 from runner.job_runtime import JobTransaction
 
-MAX_BUFFER_SECONDS = 0.05  # a crash repeats at most what was finished in this time
+MAX_BUFFER_SECONDS = 0.05  # after a crash, at most the jobs that finished in this time are repeated
 MAX_BUFFERED = 1000
+MAX_UNCOUNTED = 300
+MAX_UNCOUNTED_SECONDS = 1.0
 FAST_SECONDS = 0.005
-COMMIT_CHECK_SECONDS = 5.0  # a server that restarts is mostly back by then; it is part of the job's time
+COMMIT_CHECK_SECONDS = 5.0  # usually enough for the restart of a server; counts as part of the job's time
 COMMIT_CHECK_PAUSE_SECONDS = (0.1, 0.3)
 
 
 class SettleBuffer:
-    """If the process dies, the jobs in here are run again."""
+    """If the process dies, the jobs in the buffer are run again."""
 
-    def __init__(self, database: Database, settler: Settler, log: Log) -> None:
+    def __init__(self, database: Database, settler: Settler, page: StatusPage, log: Log) -> None:
         self._database = database
         self._settler = settler
+        self._page = page
         self._log = log
         self._buffered: list[Settlement] = []
         self._oldest_at = 0.0
-        self._uncounted: list[Settlement] = []  # written, and not yet in the totals
-        self._lost: Counter[Key] = Counter()  # jobs whose lease was lost, not yet in the totals
+        # Settled, but not yet in the totals. The next write of totals includes all of them, so that the dispatcher
+        # can tell whether they were counted if this process dies.
+        self._uncounted: list[Settlement] = []
+        self._uncounted_at = 0.0
+        self._lost: Tally = {}  # jobs whose lease was lost, not yet in the totals
+        self._counted = 0  # jobs in the totals
         self._seconds: dict[str, float] = {}  # the recent duration of each type
-        self.fast_types: set[str] = set()  # before a job of any other type the buffer is written
+        self.fast_types: set[str] = set()  # the buffer is written before a job of any other type
         self.tally: Tally = {}
 
     def add(self, settlement: Settlement, commit_now: bool = False) -> None:
@@ -51,66 +57,83 @@ class SettleBuffer:
             self.write()
 
     def write(self) -> None:
-        """Settle what is buffered, with its totals."""
+        """Settle the buffered jobs, with their totals."""
         if self._buffered:
-            settled = settle(self._database, self._settler, self._buffered, self.tally)
-            self._buffered, self.tally = [], settled.tally
+            settled = settle(self._database, self._settler, self._buffered, self.tally, self._not_in_totals())
+            self._buffered = []
+            self._note_counted(settled.tally)
             if settled.lost or settled.events:
                 self._log_settled(settled)
 
     def flush(self) -> None:
-        """Nothing is left to write, neither outcomes nor totals."""
+        """Write everything: outcomes and totals."""
         self.write()
-        if self._uncounted or self._lost:
-            counted = count(self._uncounted, self._database.clock.now())
-            counted = add(counted, {key: Count(jobs) for key, jobs in self._lost.items()})
-            self._uncounted, self._lost, tally = [], Counter(), self.tally
-            self.tally = self._database.run(lambda c: add_to_totals(c, self._settler, tally, counted))
+        if counted := self._not_in_totals():
+            self._note_counted(self._database.run(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
 
     def note_lost(self, job: Job) -> None:
-        """Nothing was written for it; it is logged, and counted with the next totals."""
-        self._log.say(log_messages.lost_lease(job.id, job.type))
-        self._lost[job.lane, job.type, LOST_TOTALS] += 1
+        """Nothing was written for this job; it is logged, and counted with the next totals."""
+        self._log.write(log_messages.lost_lease(job.id, job.type))
+        self._lost = add(self._lost, {(job.lane, job.type, LOST_TOTALS): Count(1)})
 
     def count_later(self, settlement: Settlement) -> None:
+        """Count it with the next totals."""
+        self._note_uncounted(settlement)
         self._uncounted.append(settlement)
 
     def settle_in_transaction(self, transaction: JobTransaction, settlement: Settlement) -> None:
         """Settle a job in the transaction that its handler opened, and commit both."""
-        self.tally = self._commit(transaction, settlement, with_totals=True).tally
+        self._note_counted(self._commit(transaction, settlement, with_totals=True).tally)
         self._note_duration(settlement)
 
     def settle_in_thread(self, transaction: JobTransaction, settlement: Settlement) -> None:
-        """The same in another thread, where no state of this object may change; `count_later` follows."""
+        """The same in another thread, which must not change this object; call `count_later` afterwards."""
         self._commit(transaction, settlement, with_totals=False)
 
     def _settle_now(self, settlement: Settlement) -> None:
-        """One commit per job, so its totals are left to `flush`."""
-        if not self._buffered and self._settle_done(settlement):
-            self._uncounted.append(settlement)
-            return
-        self._buffered.append(settlement)
-        settled = settle(self._database, self._settler, self._buffered, self.tally, with_totals=False)
-        self._buffered = []
-        self._uncounted += settled.settlements
-        self._log_settled(settled)
+        """One commit per job. For a plain `done` that is one UPDATE, and its totals are written later."""
+        is_plain = settlement.outcome.kind is OutcomeKind.DONE and not has_followups(settlement.job)
+        if is_plain and not self._buffered and not is_kept_success(self._settler, settlement):
+            self._note_uncounted(settlement)
+            if settle_done(self._database, self._settler.worker_id, settlement):
+                self._uncounted.append(settlement)
+            else:
+                self.note_lost(settlement.job)
+            is_late = monotonic() - self._uncounted_at >= MAX_UNCOUNTED_SECONDS
+            if is_late or len(self._uncounted) >= MAX_UNCOUNTED:
+                self.flush()
+        else:
+            self._buffered.append(settlement)
+            self.write()
 
-    def _settle_done(self, settlement: Settlement) -> bool:
-        """One UPDATE for a job that is plainly done, without a batch, a chain or buffered jobs."""
-        if settlement.outcome is not DONE or has_followups(settlement.job):
-            return False
-        return settle_done(self._database, self._settler.worker_id, settlement)
+    def _note_uncounted(self, settlement: Settlement) -> None:
+        """For the dispatcher. Called before the job is settled, or while it is still on the status page."""
+        if not self._uncounted:
+            self._uncounted_at = monotonic()
+        self._page.note_uncounted(settlement.job.id, self._counted)
+
+    def _not_in_totals(self) -> Tally:
+        return add(self._lost, count(self._uncounted, self._database.clock.now())) if self._uncounted else self._lost
+
+    def _note_counted(self, tally: Tally) -> None:
+        self.tally, self._uncounted, self._lost = tally, [], {}
+        self._counted = sum(each.jobs for each in tally.values())
+        self._page.clear_uncounted()
 
     def _log_settled(self, settled: Settled) -> None:
         for job in settled.lost:
-            self.note_lost(job)
+            if is_done(self._database, self._settler.worker_id, job):  # by a transaction that was taken for failed
+                self.count_later(Settlement(job, DONE))
+            else:
+                self.note_lost(job)
         for event in settled.events:
-            self._log.say(event)
+            self._log.write(event)
 
     def _commit(self, transaction: JobTransaction, settlement: Settlement, with_totals: bool) -> Settled:
         now = self._database.clock.now()
-        settling = SettleTransaction(self._settler, [settlement], now, self.tally, with_totals=with_totals)
-        settled = transaction.run(settling.write)
+        uncounted = self._not_in_totals() if with_totals else {}
+        settling = SettleTransaction(self._settler, [settlement], now, self.tally, uncounted, with_totals=with_totals)
+        settled = transaction.database.run(settling.write)  # joins the transaction
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.rollback(lost)
@@ -124,14 +147,14 @@ class SettleBuffer:
         return settled
 
     def _was_committed(self, database: Database, settlement: Settlement) -> bool:
-        """Only the answer to a COMMIT may have been lost; the row shows it, once the server can be reached again."""
+        """Perhaps only the reply to the COMMIT was lost: the row shows that, once the server can be reached again."""
         until = monotonic() + COMMIT_CHECK_SECONDS
         while True:
             try:
                 return is_done(database, self._settler.worker_id, settlement.job)
             except DatabaseError:
                 if monotonic() >= until:
-                    return False  # a release follows; it changes nothing if the job is done
+                    return False  # then the job is released, which changes nothing if it is done
             pause_between(*COMMIT_CHECK_PAUSE_SECONDS)
 
     def _note_duration(self, settlement: Settlement) -> None:

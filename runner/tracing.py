@@ -12,8 +12,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
+from mayfly.monitoring.redact import first_line
 from mayfly.monitoring.tracing import NOWHERE, cycle_context, exporter_for, provider_for, within
-from mayfly.queue.outcome import Outcome, OutcomeKind
+from mayfly.queue.outcome import Outcome
 from mayfly.settings import Settings
 from runner.claims import Claim
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from runner.main import Runner
 
 CONTEXTS = "SELECT id, trace_context FROM mayfly_jobs WHERE {ids of id} AND trace_context IS NOT NULL"
-FAILURES = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD)
 EXPORT_SECONDS = 1.0  # for the last spans when a runner ends
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -34,7 +34,7 @@ def install(runner: "Runner") -> None:
 
 
 class Tracing:
-    """An observer of jobs, and a middleware of claims."""
+    """A job observer and a claim middleware."""
 
     def __init__(self, settings: Settings, assignment: Assignment, database: Database) -> None:
         self._database = database
@@ -44,6 +44,7 @@ class Tracing:
         self._tracer = self._provider.get_tracer("mayfly")
         self._cycle = cycle_context(settings, assignment.cycle_id)
         self._worker_id = assignment.worker_id
+        self._redact = settings.redact
         self._parents: dict[int, str] = {}  # trace contexts of claimed jobs, by id
         self._spans: dict[int, Span] = {}
 
@@ -53,14 +54,14 @@ class Tracing:
         def traced(size: int) -> list[Job]:
             with self._tracer.start_as_current_span("claim", within(self._cycle), attributes=attributes) as span:
                 batch = claim(size)
-                span.set_attribute("mayfly.queue", len(batch))
+                span.set_attribute("mayfly.jobs", len(batch))
             self._read_parents(batch)
             return batch
 
         return traced
 
     def _read_parents(self, batch: Sequence[Job]) -> None:
-        """A query of its own: claims without tracing do not read the column."""
+        """A separate query, so that claims without tracing do not read the column."""
         if batch:
             ids = [job.id for job in batch]
             found = self._database.read(lambda connection: connection.execute(CONTEXTS, ids=ids).all())
@@ -72,7 +73,7 @@ class Tracing:
         links = []
         if traceparent is not None:
             extracted = _PROPAGATOR.extract({"traceparent": traceparent}, NOWHERE)
-            if get_current_span(extracted).get_span_context().is_valid:  # a row may contain anything
+            if get_current_span(extracted).get_span_context().is_valid:  # the column may contain any text
                 parent, links = extracted, [Link(self._cycle)]
         span = self._tracer.start_span(
             f"job {job.type}",
@@ -93,15 +94,16 @@ class Tracing:
     def after(self, job: Job, outcome: Outcome) -> None:
         context.attach(NOWHERE)  # a token of another thread or task cannot be reset here
         span = self._spans.pop(job.id, None)
-        if span is None:  # it was interrupted before it began
+        if span is None:  # interrupted before `before`
             return
-        span.set_attribute("mayfly.queue.outcome", outcome.kind.value)
-        if outcome.kind in FAILURES:
-            span.set_status(Status(StatusCode.ERROR, (outcome.error or "").partition("\n")[0]))
+        span.set_attribute("mayfly.outcome", outcome.kind.value)
+        if outcome.attempt_ending is not None:
+            error = first_line(self._redact, job.payload_text, outcome.error)
+            span.set_status(Status(StatusCode.ERROR, error))
         span.end()
 
     def close(self) -> None:
-        """A collector that does not answer is not waited for: the process ends without joining threads."""
+        """Does not wait for a collector that hangs: the process exits without joining threads."""
         last = Thread(target=self._provider.shutdown, daemon=True)
         last.start()
         last.join(EXPORT_SECONDS)

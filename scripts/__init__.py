@@ -1,1 +1,1 @@
-"""Chores, each a script of its own; what needs more than a screen of shell is Python beside it."""
+"""Maintenance scripts. Anything longer than a screen of shell is a Python module."""

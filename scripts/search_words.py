@@ -1,6 +1,6 @@
 """Search the index that the job rebuild_search_index builds.
 
-scripts/search starts it with the checkout's own Python.
+scripts/search runs it with the Python of the checkout.
 """
 
 import argparse
@@ -18,12 +18,12 @@ try:
     from mayfly.errors import MayflyError, SchemaMissing
     from mayfly.process import exits
 except ImportError as error:
-    sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
+    sys.exit(f"{error.name} is not installed for {sys.executable}: run scripts/quickstart, which installs it.")
 
 T = TypeVar("T")
 
-MOST = 1000
-NO_INDEX = "There is no search index yet: `mayfly migrate --app`, then `mayfly enqueue rebuild_search_index`."
+MAX_HITS = 1000
+NO_INDEX = "There is no search index: run `mayfly migrate --app`, then `mayfly enqueue rebuild_search_index`."
 
 
 def main(arguments: list[str]) -> int:
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read(work: Callable[[Connection], T]) -> T:
-    return current_app().database.run_lent(work, Unit.READ)
+    return current_app().database.run_sqlalchemy(work, Unit.READ)
 
 
 def refuse(reason: str) -> int:
@@ -56,21 +56,25 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse_options(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="scripts/search", description="Find what has all of these words.")
-    parser.add_argument("words", nargs="+", metavar="WORD", help="whole words; case and accents make no difference")
-    parser.add_argument("--most", type=how_many, default=20, metavar="N", help="at most (20)")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser = Parser(
+        prog="scripts/search", description="Find prospects, boards and posts that contain all of these words."
+    )
+    parser.add_argument("words", nargs="+", metavar="WORD", help="whole words; case and accents are ignored")
+    parser.add_argument(
+        "--most", type=number_of_hits, default=20, metavar="N", help="maximum number of results (default: 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args(arguments)
 
 
-def how_many(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:5]) <= MOST:
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MOST}")
+def number_of_hits(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:5]) <= MAX_HITS:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to {MAX_HITS}")
     return int(text)
 
 
 def line_of(hit: Hit) -> str:
-    """What users wrote must not move the cursor, or worse."""
+    """Text of users must not control the terminal."""
     shown = f"{hit.kind} {hit.id}  {hit.title}  {hit.snippet}"
     return "".join(each if each.isprintable() else "�" for each in shown)
 

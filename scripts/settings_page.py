@@ -1,19 +1,18 @@
-"""Write the tables of docs/settings.md from mayfly/settings/model.py: `.venv/bin/python -m scripts.settings_page`."""
+"""Generate the tables of docs/settings.md from the model: `.venv/bin/python -m scripts.settings_page`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mayfly.settings import load
-from mayfly.settings.loading import variable_of
-from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values, variable_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
 
 
 def page_with_tables(page: str) -> str:
-    """The page with each table between its marks written anew."""
+    """The page with a new table between each pair of markers."""
     for name, rows in (("settings", settings_rows()), ("lanes", lanes_rows()), ("accounts", accounts_rows())):
         start, end = f"<!-- {name}: written by scripts/settings_page.py -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)
@@ -48,7 +47,7 @@ def accounts_rows() -> list[tuple[str, ...]]:
 
 
 def _shown_defaults() -> Mapping[str, str]:
-    """As `mayfly config` shows them; paths as they are before they are put under home."""
+    """As in `mayfly config`, but with paths relative to home."""
     with TemporaryDirectory() as home:
         shown = {each.name: each.value.replace(f"{home}/", "") for each in load({"MAYFLY_HOME": home}).origins}
     fields = {name: shown.get(variable_of((name,)), "none") for name in SettingsModel.model_fields}

@@ -1,4 +1,4 @@
-"""A package of an application with tables of its own: two migrations, in a folder whose name is hard to quote."""
+"""A package of an application with its own tables: two migrations, in a folder whose name is hard to quote."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Handlers that most tests need: one that succeeds, one that sleeps, one that fails and one that ends its process."""
+"""Handlers for most tests: one succeeds, one sleeps, one fails and one ends its process."""
 
 import os
 import signal

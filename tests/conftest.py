@@ -1,6 +1,6 @@
-"""The fixtures that every floor shares: databases of all engines, and servers that may be killed.
+"""Fixtures of all suites: databases on every engine, and servers that can be killed.
 
-A database that cannot be had skips its tests on a laptop, with a note at the end; with CI=true it fails them.
+Without its database a test is skipped with a note at the end; with CI=true it fails.
 """
 
 import os
@@ -13,28 +13,40 @@ from typing import Any
 import freezegun
 import pytest
 
+from mayfly import client
+from mayfly.db import dialects
 from tests import failure_report
-from tests.database_pool import Shelf
+from tests.database_pool import DatabasePool
 from tests.databases import Databases
 from tests.hypothesis_profiles import use_profile
+from tests.process.installation import Installation
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
 
 Report = dict[str, dict[str, str]]
 
 SERVERS = {"mariadb", "mysql", "postgres"}
+LONG_CONNECT_SECONDS = 30  # on a busy machine a server may need seconds; tests of this limit set their own
 DATABASES = pytest.StashKey[Databases]()
-REPORT = pytest.StashKey[Report]()  # of the processes that share the tests
+REPORT = pytest.StashKey[Report]()  # of all xdist workers
+SHARED = pytest.StashKey[frozenset[Installation]]()  # open before the test
+
+
+@pytest.fixture(autouse=True)
+def _own_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app of `mayfly.enqueue` has the settings of its test, and no later test may use them."""
+    monkeypatch.setattr(client, "_apps", {})
 
 
 @pytest.fixture(scope="session")
 def databases(pytestconfig: pytest.Config) -> Databases:
-    """What makes databases; most tests want `migrated_url` or `database_url` instead."""
+    """Creates databases; most tests use `migrated_url` or `database_url` instead."""
     return pytestconfig.stash[DATABASES]
 
 
 @pytest.fixture
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Given by `pytest_generate_tests`; `parametrize("engine_name", [...], indirect=True)` chooses others."""
+def engine_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set by `pytest_generate_tests`; `parametrize("engine_name", [...], indirect=True)` overrides it."""
+    monkeypatch.setattr(dialects, "CONNECT_SECONDS", LONG_CONNECT_SECONDS)
     return str(request.param)
 
 
@@ -46,16 +58,16 @@ def database_url(engine_name: str, databases: Databases) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def shelf(databases: Databases) -> Iterator[Shelf]:
-    """The databases that are used again; see there."""
-    with Shelf(databases) as opened:
+def database_pool(databases: Databases) -> Iterator[DatabasePool]:
+    """Databases that are cleaned and reused."""
+    with DatabasePool(databases) as opened:
         yield opened
 
 
 @pytest.fixture
-def migrated_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
-    """The URL of a database with Mayfly's tables that looks like new. Hundreds of tests ask for one."""
-    with shelf.like_new(engine_name) as url:
+def migrated_url(engine_name: str, database_pool: DatabasePool) -> Iterator[str]:
+    """The URL of a clean database with Mayfly's tables. Hundreds of tests use one."""
+    with database_pool.clean_database(engine_name) as url:
         yield url
 
 
@@ -64,7 +76,7 @@ def module_server(request: pytest.FixtureRequest, databases: Databases) -> Itera
     """The server behind `restartable_server`."""
     engine = str(request.param)
     if server_url(os.environ, engine) and PRIVATE[engine].programs() is None:
-        pytest.skip(f"the {engine} server that a variable names is not ours to kill, and none is installed here")
+        pytest.skip(f"the {engine} server named by a variable must not be killed, and none is installed here")
     server = databases.private(engine)
     yield server
     server.remove()
@@ -72,7 +84,7 @@ def module_server(request: pytest.FixtureRequest, databases: Databases) -> Itera
 
 @pytest.fixture
 def restartable_server(module_server: PrivateServer) -> PrivateServer:
-    """A server of this module's own that runs, and may be stopped, killed and restarted."""
+    """A running server of this test module, which can be stopped, killed and restarted."""
     if not module_server.is_running:
         module_server.start()
     return module_server
@@ -89,7 +101,7 @@ def restartable_url(restartable_server: PrivateServer, databases: Databases) -> 
 
 @contextmanager
 def or_skip() -> Iterator[None]:
-    """Without its database a test is skipped on a laptop, and fails in CI."""
+    """Without its database a test is skipped, and fails in CI."""
     reason = None
     try:
         yield
@@ -104,15 +116,16 @@ def or_skip() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows the log and the tables, while they are still there."""
+    """A failure shows the log and the tables before they are removed."""
     report = yield
     if report.when == "call" and report.failed and isinstance(item, pytest.Function):
-        report.sections.extend(failure_report.sections(item.funcargs))
+        report.sections.extend(failure_report.sections(item.funcargs, item.stash[SHARED]))
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[SHARED] = failure_report.open_installations()
     with or_skip():
         yield
 
@@ -133,7 +146,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Which databases a test runs on. A law about dialects needs all of them, a law about processes seldom does."""
+    """The databases of a test. Tests of dialects need all of them, tests of processes seldom do."""
     if "engine_name" not in metafunc.fixturenames or _chooses_engines(metafunc.definition):
         return
     everywhere = metafunc.config.getoption("databases") != "sqlite" and (
@@ -150,7 +163,7 @@ def _chooses_engines(test: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --databases=sqlite no server is started, whatever the tests' own parameters are."""
+    """With --databases=sqlite no server is started, not even for a test's own parameters."""
     if config.getoption("databases") == "sqlite":
         dropped = [item for item in items if _needs_server(item)]
         items[:] = [item for item in items if item not in set(dropped)]
@@ -166,7 +179,9 @@ def _needs_server(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    freezegun.configure(extend_ignore_list=["_pytest.timing"])  # or the slowest tests would be those that freeze time
+    freezegun.configure(
+        extend_ignore_list=["_pytest.timing"]
+    )  # or tests that freeze time would be listed as the slowest
     use_profile(full=config.getoption("databases") == "all")
     config.stash[DATABASES] = Databases(os.environ)
     empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}
@@ -174,13 +189,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """SIGTERM ends the tests as Ctrl-C does: the servers are taken down first."""
-    tests = os.getpid()
+    """SIGTERM ends the tests like Ctrl-C: the servers are stopped first."""
+    pid = os.getpid()
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        if os.getpid() == tests:
+        if os.getpid() == pid:
             raise KeyboardInterrupt
-        signal.signal(signum, signal.SIG_DFL)  # a fork of a test: it dies as if this handler had never been
+        signal.signal(signum, signal.SIG_DFL)  # a fork of a test: it exits as without this handler
         os.kill(os.getpid(), signum)
 
     signal.signal(signal.SIGTERM, interrupt)
@@ -188,19 +203,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After the last fixture, also after Ctrl-C: remove the servers, and see that they are gone."""
+    """After the last fixture, also after Ctrl-C: remove the servers, and check that they are gone."""
     databases = session.config.stash[DATABASES]
     databases.close()
     if databases.leftovers():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:  # one of several processes that share the tests (xdist)
-        told["databases"] = report_on(databases)
+    worker_output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:  # an xdist worker
+        worker_output["databases"] = report_on(databases)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A process that shared the tests has ended: what it says belongs to the summary of all."""
+    """An xdist worker has ended: add its databases to the summary."""
     report = getattr(node, "workeroutput", {}).get("databases", {})
     for part, found in node.config.stash[REPORT].items():
         found.update(report.get(part, {}))
@@ -212,8 +227,9 @@ def report_on(databases: Databases) -> Report:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
-        terminalreporter.write_line(f"\nThe same order again: --randomly-seed={config.getoption('randomly_seed')}")
+    seed = config.getoption("randomly_seed", None)  # None: -p no:randomly
+    if seed is not None and (terminalreporter.stats.get("failed") or terminalreporter.stats.get("error")):
+        terminalreporter.write_line(f"\nThe same order again: --randomly-seed={seed}")
     report, own = config.stash[REPORT], report_on(config.stash[DATABASES])
     used, unavailable, left_behind = ({**report[part], **own[part]} for part in report)
     if used or unavailable:

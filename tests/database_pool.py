@@ -1,4 +1,4 @@
-"""Databases that are wiped and used again: to make one costs a server more than most tests do."""
+"""Databases that are cleaned and reused: creating one takes longer than most tests."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,44 +12,44 @@ from mayfly.schema.migrations import migrate
 from tests.databases import Databases, Template
 from tests.servers import Server
 
-# What a database had when it was made: each table with its rows, those first that others refer to.
-Birth = Sequence[tuple[Table, Sequence[RowMapping]]]
+# The rows of each table of a new database, referenced tables first.
+InitialRows = Sequence[tuple[Table, Sequence[RowMapping]]]
 
 
-class Kept(NamedTuple):
-    """One that is used again, and the engine that wipes it: a new one would ask the server a lot at first."""
+class PooledDatabase(NamedTuple):
+    """A reused database with the engine that cleans it: a new engine would send many queries first."""
 
     url: str
     engine: Engine
-    birth: Birth
+    initial_rows: InitialRows
 
 
-class Shelf(ExitStack):
-    """One database a server and template for all who ask one after the other, as long as each can be wiped."""
+class DatabasePool(ExitStack):
+    """One database per server and template for consecutive tests, as long as it can be cleaned."""
 
     def __init__(self, databases: Databases) -> None:
         super().__init__()
         self._databases = databases
-        self._clean: defaultdict[tuple[str, Template], list[Kept]] = defaultdict(list)
+        self._clean: defaultdict[tuple[str, Template], list[PooledDatabase]] = defaultdict(list)
 
     @contextmanager
-    def like_new(self, engine_name: str, template: Template = migrate) -> Iterator[str]:
-        """The URL of a database as the template leaves one, but for the next ids; a file is simply copied."""
+    def clean_database(self, engine_name: str, template: Template = migrate) -> Iterator[str]:
+        """The URL of a database as the template leaves it, except for the next ids; a SQLite file is copied."""
         if engine_name == "sqlite":
             with self._databases.fresh(engine_name, template) as url:
                 yield url
             return
         server, clean = self._databases.server(engine_name), self._clean[engine_name, template]
-        kept = clean.pop() if clean else self._make(server, template)
-        yield kept.url
-        if wipe(server, kept):
-            clean.append(kept)
+        pooled = clean.pop() if clean else self._make(server, template)
+        yield pooled.url
+        if wipe(server, pooled):
+            clean.append(pooled)
 
-    def _make(self, server: Server, template: Template) -> Kept:
+    def _make(self, server: Server, template: Template) -> PooledDatabase:
         url = self.enter_context(self._databases.fresh_on(server, template))
         engine = server.engine_for(name_in(url))
         with engine.connect() as connection:
-            return Kept(url, engine, birth_of(connection))
+            return PooledDatabase(url, engine, initial_rows_of(connection))
 
 
 def name_in(url: str) -> str:
@@ -58,48 +58,48 @@ def name_in(url: str) -> str:
     return name
 
 
-def birth_of(connection: Connection) -> Birth:
+def initial_rows_of(connection: Connection) -> InitialRows:
     metadata = MetaData()
     metadata.reflect(connection)
     return [(table, connection.execute(table.select()).mappings().all()) for table in metadata.sorted_tables]
 
 
-def wipe(server: Server, kept: Kept) -> bool:
-    """Whether it is as good as new; a test that left a lock behind must not hold up the others."""
-    patience = (
+def wipe(server: Server, pooled: PooledDatabase) -> bool:
+    """Returns whether it is clean; a lock left by a test must not delay the others."""
+    timeouts = (
         "SET lock_timeout = '2s'" if server.is_postgres else "SET innodb_lock_wait_timeout = 2, lock_wait_timeout = 2"
     )
     try:
-        with kept.engine.connect() as connection:
-            # What a killed process had begun would else be written after this.
-            server.end_other_sessions(connection, name_in(kept.url))
-            connection.execute(text(patience))
-            restore(connection, kept.birth)
+        with pooled.engine.connect() as connection:
+            # otherwise transactions of a killed process could be committed after this
+            server.end_other_sessions(connection, name_in(pooled.url))
+            connection.execute(text(timeouts))
+            restore(connection, pooled.initial_rows)
     except DBAPIError:
         return False
     return True
 
 
-def restore(connection: Connection, birth: Birth) -> None:
-    """The rows that it was made with, and no other; nor any table that a test has made for its application."""
-    known = {table.name for table, _rows in birth}
+def restore(connection: Connection, initial_rows: InitialRows) -> None:
+    """Restore its initial rows, and drop tables that a test has created for its application."""
+    known = {table.name for table, _rows in initial_rows}
     foreign = sorted(set(inspect(connection).get_table_names()) - known)
     if foreign:
-        cascade = "" if connection.dialect.name == "sqlite" else " CASCADE"  # MariaDB reads over it
+        cascade = "" if connection.dialect.name == "sqlite" else " CASCADE"  # MariaDB ignores it
         connection.execute(text(f"DROP TABLE {', '.join(foreign)}{cascade}"))
-    filled = names_of_filled(connection, birth)
-    for table, _rows in reversed(birth):
+    filled = names_of_filled(connection, initial_rows)
+    for table, _rows in reversed(initial_rows):
         if table.name in filled:
             connection.execute(table.delete())
-    for table, rows in birth:
+    for table, rows in initial_rows:
         if rows:
             connection.execute(table.insert(), [stored(table, row) for row in rows])
 
 
-def names_of_filled(connection: Connection, birth: Birth) -> set[str]:
-    """Most tests write into few of the tables."""
-    looks = (f"SELECT '{table.name}' WHERE EXISTS (SELECT 1 FROM {table.name})" for table, _rows in birth)
-    return set(connection.execute(text(" UNION ALL ".join(looks))).scalars())
+def names_of_filled(connection: Connection, initial_rows: InitialRows) -> set[str]:
+    """Most tests write to few tables."""
+    queries = (f"SELECT '{table.name}' WHERE EXISTS (SELECT 1 FROM {table.name})" for table, _rows in initial_rows)
+    return set(connection.execute(text(" UNION ALL ".join(queries))).scalars())
 
 
 def stored(table: Table, row: RowMapping) -> dict[str, Any]:

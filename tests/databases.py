@@ -1,4 +1,4 @@
-"""Fresh databases for the tests, on every engine: handed out one a test, made only when a test asks."""
+"""New databases for the tests, on every engine, created on demand."""
 
 import secrets
 import shutil
@@ -10,10 +10,19 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from tests.servers import PRIVATE, DidNotStart, PrivateServer, Server, Unavailable, named_server, server_url
+from tests.servers import (
+    PRIVATE,
+    DidNotStart,
+    PgBouncer,
+    PrivateServer,
+    Server,
+    Unavailable,
+    named_server,
+    server_url,
+)
 from tests.servers.directory import directory_for_databases
 
-# Fills an empty database, given its URL; each is run once an engine, and copied from then on.
+# Fills an empty database, given its URL; each is run once per engine and copied afterwards.
 Template = Callable[[str], object]
 
 
@@ -32,7 +41,7 @@ class Databases:
 
     @contextmanager
     def fresh(self, engine_name: str, template: Template | None = None) -> Iterator[str]:
-        """The URL of a new database: empty, or as the template leaves one."""
+        """The URL of a new database: empty, or a copy of the template."""
         if engine_name == "sqlite":
             with self._fresh_file(template) as url:
                 yield url
@@ -42,14 +51,14 @@ class Databases:
 
     @contextmanager
     def fresh_on(self, server: Server, template: Template | None = None) -> Iterator[str]:
-        """The same on a certain server."""
+        """The same on the given server."""
         name = self._new_name(server)
         if template is None:
             server.create_database(name)
         elif server.is_postgres:
             server.create_database(name, template=self._template(server, template)[0])
         else:
-            # Differs because MariaDB cannot copy a database: what made its tables is said again.
+            # Differs because MariaDB cannot copy a database: the statements that created its tables are repeated.
             server.create_database(name)
             server.run_in(name, self._template(server, template))
         yield server.url(name)
@@ -58,7 +67,7 @@ class Databases:
             self._existing.remove((server, name))
 
     def server(self, engine_name: str) -> Server:
-        """The server that all tests of this engine share, started by the first of them."""
+        """The server that all tests of this engine share, started on first use."""
         if engine_name not in self._servers:
             try:
                 self._servers[engine_name] = self._obtain(engine_name)
@@ -71,21 +80,27 @@ class Databases:
         return found
 
     def private(self, engine_name: str) -> PrivateServer:
-        """A server of one's own, to be killed and restarted."""
-        server = PRIVATE[engine_name]()
+        """A separate server that can be killed and restarted."""
+        return self._started(PRIVATE[engine_name]())
+
+    def pgbouncer(self, settings: Mapping[str, str]) -> PrivateServer:
+        """In front of the shared PostgreSQL."""
+        return self._started(PgBouncer(self.server("postgres"), settings))
+
+    def _started(self, server: PrivateServer) -> PrivateServer:
         self._private.append(server)
         try:
             server.start()
         except (Unavailable, DidNotStart) as error:
-            self.unavailable[engine_name] = str(error)
+            self.unavailable[server.engine_name] = str(error)
             raise Unavailable(str(error)) from error
         return server
 
     def close(self) -> None:
-        """Remove what is left: databases on servers that stay, and the servers that do not."""
+        """Remove the remaining databases on servers that stay, and the private servers."""
         for server, name in self._existing:
             if not isinstance(server, PrivateServer):
-                with suppress(DBAPIError):  # its owner may have stopped it
+                with suppress(DBAPIError):  # it may have been stopped
                     server.drop_database(name)
         for private in self._private:
             private.remove()
@@ -93,7 +108,7 @@ class Databases:
             shutil.rmtree(self._directory)
 
     def leftovers(self) -> list[str]:
-        """What the session leaves behind after `close`: nothing, or there is a bug."""
+        """What the session leaves behind after `close`. Anything is a bug."""
         left = [each for server in self._private for each in server.leftovers()]
         return left + ([str(self._directory)] if self._directory and self._directory.exists() else [])
 
@@ -109,7 +124,7 @@ class Databases:
         return name
 
     def _template(self, server: Server, template: Template) -> list[str]:
-        """What makes a copy: the template database's name on PostgreSQL, the statements on MariaDB."""
+        """What creates a copy: the template database's name on PostgreSQL, the statements on MariaDB."""
         key = (server, template)
         if key not in self._templates:
             name = self._new_name(server)
@@ -134,7 +149,7 @@ class Databases:
             path = Path(tempfile.mkdtemp(dir=self._files())) / "template.db"
             template(f"sqlite:///{path}")
             with closing(sqlite3.connect(path)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the file is all there is to copy
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the file alone is complete
             self._templates[key] = [str(path)]
         return self._templates[key][0]
 
@@ -145,15 +160,15 @@ class Databases:
 
 
 def statements_of(server: Server, database: str) -> list[str]:
-    """The statements that make another database like this one: its tables and their rows."""
+    """The statements that create a copy of this database: its tables and rows."""
     others = f"""
         SELECT table_name FROM information_schema.views WHERE table_schema = '{database}'
         UNION SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = '{database}'
         UNION SELECT routine_name FROM information_schema.routines WHERE routine_schema = '{database}'
     """
-    assert not server.execute(others), "teach statements_of to copy views, triggers and routines"
+    assert not server.execute(others), "statements_of cannot copy views, triggers and routines yet"
     tables = [row[0] for row in server.execute(f"SHOW TABLES FROM {database}")]
-    statements = ["SET foreign_key_checks = 0"]  # the tables come in the order of their names
+    statements = ["SET foreign_key_checks = 0"]  # the tables are listed by name, not by their references
     statements += [server.execute(f"SHOW CREATE TABLE {database}.`{table}`")[0][1] for table in tables]
     for table in tables:
         if server.execute(f"SELECT 1 FROM {database}.`{table}` LIMIT 1"):

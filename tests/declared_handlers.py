@@ -12,7 +12,7 @@ from mayfly.registry import Handler
 
 
 def declared_by(module: str) -> dict[str, Handler]:
-    """What the import of the module declares; nothing else changes."""
+    """The handlers that importing the module declares; other declarations are restored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_declared", {})
         import_module(module)

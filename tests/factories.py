@@ -1,4 +1,4 @@
-"""Rows and values for tests: `make_…` builds one, `insert_…` also puts it into a database."""
+"""Rows and values for tests: `make_…` builds one, `insert_…` also inserts it into a database."""
 
 import itertools
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _ids = itertools.count(1)
 
 
 def make_clock(offset: timedelta = timedelta(0)) -> Clock:
-    """A database's clock that is ahead of the host's by this much."""
+    """A database clock that is ahead of the host's by this offset."""
     return Clock(host_now() + offset, since_boot(), offset)
 
 
 def make_job(**changes: Any) -> Job:
-    """A claimed job, as its handler sees it."""
+    """A claimed job as its handler gets it."""
     fields: dict[str, Any] = {
         "id": next(_ids),
         "type": "noop",
@@ -39,7 +39,7 @@ def make_job(**changes: Any) -> Job:
 
 
 def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]:
-    """Pending jobs in the table, due a minute ago unless told otherwise; their ids in order."""
+    """Insert pending jobs, by default due a minute ago, and return their ids in order."""
     due = database.clock.now() - timedelta(minutes=1)
     row: Mapping[str, Any] = {"type": "noop", "payload": "{}", "run_at": due} | columns
 

@@ -1,4 +1,4 @@
-"""What a failed test shows besides its assertion: the dispatcher's log and the rows of its database."""
+"""The report of a failed test: the dispatcher's log and the rows of its database."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +16,23 @@ MAX_VALUE_LENGTH = 120
 FIRST_TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles")
 
 
-def sections(fixtures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Titles and texts, from the fixtures that the failed test used."""
-    urls = {value for name, value in fixtures.items() if name in ("migrated_url", "database_url", "platform_url")}
+URLS = ("migrated_url", "database_url", "platform_url", "restartable_url")
+
+
+def open_installations() -> frozenset[Installation]:
+    return frozenset(Installation.open_ones)
+
+
+def sections(fixtures: dict[str, Any], shared: frozenset[Installation]) -> Iterator[tuple[str, str]]:
+    """Titles and texts, from the fixtures of the failed test.
+
+    `shared` are the installations opened before it: they are shown only if its fixtures refer to them.
+    """
+    urls = {value for name, value in fixtures.items() if name in URLS}
+    used = {id(getattr(value, "installation", value)) for value in fixtures.values()}
     for installation in Installation.open_ones:
+        if installation in shared and id(installation) not in used:
+            continue
         yield f"dispatcher.log of {installation.home}", _tail(installation.log)
         urls.add(installation.url)
     for url in sorted(urls):
@@ -33,7 +46,7 @@ def _tail(log: str) -> str:
 def _tables(engine: Engine) -> str:
     try:
         return "\n".join(_dump(engine)) or "(no rows)"
-    except SQLAlchemyError as error:  # the test may be about a database that is down
+    except SQLAlchemyError as error:  # the database of the test may be down
         return f"cannot be read: {type(error).__name__}"
 
 

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: few in a usual run, all of them with --databases=all."""
+"""The number of examples of a property: few by default, all of them with --databases=all."""
 
 from hypothesis import HealthCheck, settings
 
@@ -7,9 +7,9 @@ USUAL = 20
 
 
 def use_profile(full: bool) -> None:
-    """Call it before any test module is imported: a test's settings begin with the profile in use at that time.
+    """Call it before any test module is imported: settings of a test inherit the profile in use at that time.
 
-    There is no deadline and no check of the speed: on a busy machine an example may take ten times as long.
+    There is no deadline and no health check: on a busy machine an example can take ten times as long.
     """
     unhurried = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     settings.register_profile("full", max_examples=FULL, deadline=None, suppress_health_check=unhurried)
@@ -18,5 +18,5 @@ def use_profile(full: bool) -> None:
 
 
 def in_full(number: int) -> settings:
-    """This many examples in a full run, and as large a share of them in a usual one as of the others."""
+    """This many examples in a full run, and a proportional number by default."""
     return settings(max_examples=max(1, number * settings().max_examples // FULL))

@@ -1,4 +1,4 @@
-"""Real servers on this machine that take what Mayfly tells: well, badly, slowly, or not at all."""
+"""Real local servers that receive what Mayfly sends: they accept, refuse, delay or never answer."""
 
 import socket
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 
-HESITATION = 40  # hundredths of a second; who tells something waits for one second, also on a busy machine
+DELAY = 40  # hundredths of a second; senders wait for a second, also on a busy machine
 
 
 @dataclass(frozen=True)
-class Heard:
+class ReceiverRequest:
     """One request."""
 
     path: str
@@ -32,14 +32,14 @@ class Heard:
 
 @dataclass
 class Receiver:
-    """What came in, and how it is answered: with a status, or not at all until the test is over."""
+    """The received requests, and the answer to them: a status, or none until the test ends."""
 
     port: int = 0
     status: int = 200
     is_silent: bool = False
-    hesitates_at: str | None = None  # a path: for a while, in which others may be answered first
+    delays_path: str | None = None  # a path whose answer is delayed, so that others may be answered first
     answered: list[str] = field(default_factory=list)  # in this order
-    heard: list[Heard] = field(default_factory=list)
+    requests: list[ReceiverRequest] = field(default_factory=list)
     over: Event = field(default_factory=Event)
 
     @property
@@ -48,7 +48,7 @@ class Receiver:
 
     @property
     def paths(self) -> list[str]:
-        return [each.path for each in self.heard]
+        return [each.path for each in self.requests]
 
 
 @contextmanager
@@ -58,11 +58,11 @@ def http_receiver() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.heard.append(Heard(self.path, self.headers, body))
+            receiver.requests.append(ReceiverRequest(self.path, self.headers, body))
             if receiver.is_silent:
                 receiver.over.wait(30)
                 return
-            for _ in range(HESITATION if self.path == receiver.hesitates_at else 0):
+            for _ in range(DELAY if self.path == receiver.delays_path else 0):
                 if not receiver.answered:
                     receiver.over.wait(0.01)
             receiver.answered.append(self.path)
@@ -71,7 +71,7 @@ def http_receiver() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         receiver.port = server.server_port
@@ -112,14 +112,14 @@ def smtp_receiver() -> Iterator[Mailbox]:
 
 @contextmanager
 def silent_port() -> Iterator[int]:
-    """Somebody who takes the call, and then says nothing."""
+    """Accepts a connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @contextmanager
 def dripping_port() -> Iterator[int]:
-    """Somebody whose answer never ends: no time-out of a single wait is ever reached."""
+    """The answer never ends, so a timeout per read never fires."""
     over = Event()
 
     class Handler(BaseRequestHandler):
@@ -137,6 +137,6 @@ def dripping_port() -> Iterator[int]:
 
 
 def free_port() -> int:
-    """Where nobody listens."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

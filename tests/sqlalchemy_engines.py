@@ -1,4 +1,4 @@
-"""Look into a database, and change it, as somebody else does: with SQLAlchemy, on a connection of one's own."""
+"""Read and change a database with SQLAlchemy on separate connections, as another program would."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,12 +15,12 @@ from mayfly.db.dialects import ErrorKind, Unit
 T = TypeVar("T")
 
 
-# A new engine asks its server many questions at first.
+# A new engine sends many queries first.
 _engines: WeakKeyDictionary[Database, dict[Unit, Engine]] = WeakKeyDictionary()
 
 
 def engine_of(database: Database, unit: Unit = Unit.TRANSACTION) -> Engine:
-    """Connects as Mayfly does, and keeps nothing open. With Unit.READ it takes no write lock on SQLite."""
+    """Connects as Mayfly does, and keeps no connection open. With Unit.READ it takes no write lock on SQLite."""
     engines = _engines.setdefault(database, {})
     if unit not in engines:
         engines[unit] = _new_engine(database, unit)
@@ -35,7 +35,7 @@ def _new_engine(database: Database, unit: Unit) -> Engine:
 
 
 def run(database: Database, work: Callable[[Connection], T]) -> T:
-    """In a transaction that is committed; repeated, as everybody must, after a deadlock."""
+    """In a transaction that is committed, and repeated after a deadlock."""
     engine = engine_of(database)
     for _ in range(MAX_TRIES):
         try:

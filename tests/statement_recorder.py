@@ -1,4 +1,4 @@
-"""Watch what Mayfly sends to its databases, in the words of the driver."""
+"""Record the statements that Mayfly sends to its databases, as passed to the driver."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,53 +11,53 @@ from mayfly.db.dialects import Dialect, Unit, Values, dialect_named
 
 
 @contextmanager
-def recorded() -> Iterator[list[str]]:
-    """The statements that are sent in the meantime; ids are others in every database, and left out."""
+def recorded_statements() -> Iterator[list[str]]:
+    """The statements sent inside the block, without ids, which differ between databases."""
     sent: list[str] = []
-    with watched(sent.append):
+    with on_statement(sent.append):
         yield sent
 
 
 @contextmanager
-def watched(note: Callable[[str], None]) -> Iterator[None]:
-    """Each statement is told before it is sent; what `note` raises is raised by it."""
+def on_statement(record: Callable[[str], None]) -> Iterator[None]:
+    """Calls `record` before each statement is sent; its exceptions are raised by the statement."""
     execute, execute_many, execute_rows = Connection.execute, Connection.execute_many, Connection.execute_rows
 
-    def noting(self: Connection, statement: str, values: Values = NO_VALUES, ids: Any = None) -> Result:
-        note(re.sub(r"{ids of (\w+)}", r"\1 IN (…)", self.dialect.rendered(statement)))
+    def recording(self: Connection, statement: str, values: Values = NO_VALUES, ids: Any = None) -> Result:
+        record(re.sub(r"{ids of (\w+)}", r"\1 IN (…)", self.dialect.rendered(statement)))
         return execute(self, statement, values, ids)
 
-    def noting_many(self: Connection, statement: str, rows: Sequence[Values]) -> Result:
-        note(self.dialect.rendered(statement))
+    def recording_many(self: Connection, statement: str, rows: Sequence[Values]) -> Result:
+        record(self.dialect.rendered(statement))
         return execute_many(self, statement, rows)
 
-    def noting_rows(self: Connection, head: str, columns: Sequence[str], rows: Sequence[Any], rest: str) -> Result:
+    def recording_rows(self: Connection, head: str, columns: Sequence[str], rows: Sequence[Any], rest: str) -> Result:
         marks = ", ".join([self.dialect.mark] * len(columns))
-        note(f"{head}({marks}), …{rest}")
+        record(f"{head}({marks}), …{rest}")
         return execute_rows(self, head, columns, rows, rest)
 
     with (
-        patch.object(Connection, "execute", noting),
-        patch.object(Connection, "execute_many", noting_many),
-        patch.object(Connection, "execute_rows", noting_rows),
-        _watched_begin(note),
+        patch.object(Connection, "execute", recording),
+        patch.object(Connection, "execute_many", recording_many),
+        patch.object(Connection, "execute_rows", recording_rows),
+        _on_begin(record),
     ):
         yield
 
 
 @contextmanager
-def _watched_begin(note: Callable[[str], None]) -> Iterator[None]:
-    """A transaction's begin goes to the driver by itself; those who only look are not told of."""
+def _on_begin(record: Callable[[str], None]) -> Iterator[None]:
+    """The driver begins transactions without a statement; begins of reads are not recorded."""
     with ExitStack() as stack:
         for dialect in map(dialect_named, ("sqlite", "mysql", "postgresql")):
-            stack.enter_context(patch.object(type(dialect), "begin", _noting_begin(type(dialect).begin, note)))
+            stack.enter_context(patch.object(type(dialect), "begin", _recording_begin(type(dialect).begin, record)))
         yield
 
 
-def _noting_begin(begin: Callable[..., bool], note: Callable[[str], None]) -> Callable[..., bool]:
-    def noting(self: Dialect, raw: Any, unit: Unit = Unit.TRANSACTION) -> bool:
+def _recording_begin(begin: Callable[..., bool], record: Callable[[str], None]) -> Callable[..., bool]:
+    def recording(self: Dialect, raw: Any, unit: Unit = Unit.TRANSACTION) -> bool:
         if unit is not Unit.READ and (self.name == "sqlite" or unit is Unit.TRANSACTION):
-            note("BEGIN IMMEDIATE" if self.name == "sqlite" else "BEGIN")
+            record("BEGIN IMMEDIATE" if self.name == "sqlite" else "BEGIN")
         return begin(self, raw, unit)
 
-    return noting
+    return recording

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from console.api import actions, enqueue, lanes, read, workers
+from console.api import actions, enqueue, read, workers
 
 v1 = APIRouter(prefix="/api/v1")
-for each in (enqueue.router, read.router, actions.router, lanes.router, workers.router):
+for each in (enqueue.router, read.router, actions.router, workers.router):
     v1.include_router(each)

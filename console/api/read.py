@@ -6,38 +6,57 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from console.api.schemas import Context, JobId, JsonRoute, Timestamp, clamp, list_of, model_of, requires
+from console.api.schemas import (
+    Context,
+    JobId,
+    JsonRoute,
+    PayloadField,
+    SearchText,
+    StorableText,
+    Timestamp,
+    clamp,
+    list_of,
+    model_of,
+    one_of,
+    requires,
+)
 from console.problems import described
-from mayfly.admin.audit import AuditView, list_audit
-from mayfly.admin.auth import METRICS, READ
-from mayfly.admin.filters import MAX_ID, JobFilter
+from mayfly.admin.auth import METRICS, READ, AuditView, list_audit
+from mayfly.admin.filters import MAX_ID, JobFilter, parse_field
 from mayfly.admin.fleet import CycleView, RunnerView, list_cycles, list_runners
 from mayfly.admin.health import read_status
 from mayfly.admin.job import read_job
-from mayfly.admin.jobs import MAX_PAGE_SIZE, DeadGroups, JobPage, list_dead, list_jobs
+from mayfly.admin.jobs import MAX_PAGE_SIZE, DeadGroups, JobPage, facts_of, list_dead, list_jobs
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.monitoring.metrics import CONTENT_TYPE, render_metrics
+from mayfly.schema.tables import STATUSES
 
-router = APIRouter(route_class=JsonRoute, tags=["see"], dependencies=[requires(READ)])
+router = APIRouter(route_class=JsonRoute, tags=["read"], dependencies=[requires(READ)])
 metrics_router = APIRouter(tags=["metrics"], dependencies=[requires(METRICS)])
 
-Limit = Annotated[int, Query(description=f"1–{MAX_PAGE_SIZE}; other values are brought into that range.")]
+Limit = Annotated[int, Query(description=f"1–{MAX_PAGE_SIZE}; values out of range are clamped.")]
 Before = Annotated[int | None, Query(description="Only ids below this one: the last id of the previous page.")]
 Facts = dict[str, Any]
 
 
 def job_filter(
-    lane: str | None = None,
-    type: str | None = None,
-    status: str | None = None,
-    group_key: str | None = None,
-    error: Annotated[str | None, Query(description="The fingerprint of the last failed attempt.")] = None,
+    lane: StorableText | None = None,
+    type: StorableText | None = None,
+    status: Annotated[str, one_of(STATUSES)] | None = None,
+    group_key: StorableText | None = None,
+    error: Annotated[StorableText | None, Query(description="The fingerprint of the last failed attempt.")] = None,
     created_before: Annotated[Timestamp | None, Query()] = None,
     created_after: Annotated[Timestamp | None, Query()] = None,
+    text: Annotated[
+        SearchText | None, Query(description="Searched in payloads, errors and keys of 10,000 jobs.")
+    ] = None,
+    payload: Annotated[
+        list[PayloadField] | None, Query(description="Payload fields, searched likewise: `order.id=7`.")
+    ] = None,
 ) -> JobFilter:
     return JobFilter(
         lane=lane, type=type, status=status, group_key=group_key, error=error, created_before=created_before,
-        created_after=created_after,
+        created_after=created_after, text=text, payload=None if payload is None else tuple(map(parse_field, payload)),
     )  # fmt: skip
 
 
@@ -45,12 +64,11 @@ def job_filter(
 async def jobs(
     context: Context,
     which: Annotated[JobFilter, Depends(job_filter)],
-    text: Annotated[str | None, Query(description="Searched in payloads, errors and keys of 10,000 jobs.")] = None,
     limit: Limit = 50,
     after: Annotated[str | None, Query(description="The `next` of the previous page.")] = None,
 ) -> Facts:
-    """Jobs that match all given filters, newest first. `is_cut`: the search stopped early; `next` continues it."""
-    return (await context.read(list_jobs, which, text, _size(limit), after)).facts()
+    """Jobs that match all filters, newest first. `is_cut`: the search stopped early; `next` continues it."""
+    return facts_of(await context.read(list_jobs, which, _size(limit), after))
 
 
 @router.get("/jobs/{job_id}", responses=described(404, 422))
@@ -81,14 +99,14 @@ async def cycles(context: Context, limit: Limit = 20, before: Before = None) -> 
 
 @router.get("/runners", response_model=list_of("runners", RunnerView), responses=described(422))
 async def runners(context: Context, limit: Limit = 50, live: bool = False) -> Facts:
-    """Live runners, then, unless `live` is set, those that ended last."""
+    """Live runners, then the latest ended ones unless `live` is set."""
     return _listed("runners", await context.read(list_runners, _size(limit), live))
 
 
 @router.get("/dead", response_model=model_of(DeadGroups), responses=described(422))
-async def dead(context: Context, lane: str | None = None) -> Facts:
+async def dead(context: Context, lane: StorableText | None = None) -> Facts:
     """The newest dead jobs grouped by type and error, largest group first."""
-    return (await context.read(list_dead, lane, context.database.clock.now())).facts()
+    return facts_of(await context.read(list_dead, lane, context.database.clock.now()))
 
 
 @router.get("/audit", response_model=list_of("deeds", AuditView), responses=described(422))
@@ -99,12 +117,12 @@ async def audit(context: Context, limit: Limit = 50, before: Before = None) -> F
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse, responses=described())
 async def scrape(context: Context) -> Response:
-    """Figures of the whole fleet in the text format of Prometheus."""
+    """Metrics of the whole fleet in the Prometheus text format."""
     return Response(await context.run(render_metrics, context.database, context.settings), media_type=CONTENT_TYPE)
 
 
 def _listed(name: str, views: Sequence[Any]) -> Facts:
-    return {name: [each.facts() for each in views]}
+    return {name: [facts_of(each) for each in views]}
 
 
 def _size(limit: int) -> int:
@@ -112,5 +130,5 @@ def _size(limit: int) -> int:
 
 
 def _id(given: int | None) -> int | None:
-    """Larger numbers are not ids, and databases refuse them."""
+    """Clamp it to the range of ids: databases refuse larger numbers."""
     return None if given is None else int(clamp(given, 0, MAX_ID))

@@ -1,7 +1,7 @@
-"""What the routes of the API share: dependencies, how bodies are parsed, and request and response models."""
+"""Shared by the routes of the API: dependencies, body parsing, request and response models."""
 
-from collections.abc import Callable, Coroutine
-from datetime import datetime
+import re
+from collections.abc import Callable, Coroutine, Iterable
 from functools import cache
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -12,18 +12,21 @@ from fastapi.security import HTTPBearer
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model
 
 from console.context import ConsoleContext, context_of, token_of
-from console.problems import BODY_SHAPES
+from console.problems import BODY_SHAPES, described
 from mayfly import json_text
-from mayfly.admin.audit import HTTP, Actor
-from mayfly.admin.auth import Token
+from mayfly.admin.auth import HTTP, Actor, Token
 from mayfly.admin.filters import MAX_ID
 from mayfly.admin.jobs import CappedCount
-from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH
+from mayfly.format import parse_time
+from mayfly.queue.outcome import MAX_WAIT_SECONDS
+from mayfly.schema.tables import HIGH, KEY_LENGTH, LOW, NAME_LENGTH
 
 MAX_JOBS = 1000  # in one request
+MAX_ID_IN_BODY = 9 * 10**18  # nearly MAX_ID: the document has bounds as floats, which round that to a larger one
+STORABLE, NOT_BLANK = r"^[^\u0000]*$", r"^[^\u0000]*[^\s\u0000][^\u0000]*$"
 ONE, MANY = BODY_SHAPES
 
-bearer = HTTPBearer(auto_error=False, description="A token made by `mayfly token create`.")
+bearer = HTTPBearer(auto_error=False, description="A token created by `mayfly token create`.")
 
 
 def actor_of(request: Request) -> Actor:
@@ -38,17 +41,17 @@ JobId = Annotated[int, Path(ge=1, le=MAX_ID)]
 
 
 def requires(scope: str) -> Any:
-    """A dependency of every route that needs a scope."""
+    """The dependency of routes that need a scope."""
 
     def check(token: RequestToken, _documented: Annotated[Any, Security(bearer)] = None) -> None:
         if scope not in token.scopes:
-            raise HTTPException(403, f"The token {token.name} lacks the scope {scope!r}: create one that has it.")
+            raise HTTPException(403, f"The token {token.name} lacks the scope {scope!r}: create a token with it.")
 
     return Depends(check)
 
 
 class JsonRequest(Request):
-    """Bodies that cannot be parsed, or are nested too deep, are errors of the client."""
+    """Responds with 422 to a body that cannot be parsed or is nested too deep."""
 
     async def json(self) -> Any:
         body = await self.body()
@@ -59,33 +62,66 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
+    """Responds with 415 to a body that is not declared as JSON, and documents that."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.body_field is not None:
+            self.responses = {**self.responses, **described(415)}
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
+        handler, takes_body = super().get_route_handler(), self.body_field is not None
 
         async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
+            parsed = JsonRequest(request.scope, request.receive)
+            if takes_body and not is_json(request.headers.get("content-type", "")) and await parsed.body():
+                raise HTTPException(415, "Send the body as JSON, with the header `Content-Type: application/json`.")
+            return await handler(parsed)
 
         return handle
 
 
+def is_json(content_type: str) -> bool:
+    """application/json, with any parameters, or a type derived from it, such as application/problem+json."""
+    name = content_type.partition(";")[0].strip().lower()
+    return re.fullmatch(r"application/([\w.-]+\+)?json", name, re.ASCII) is not None
+
+
 def _timestamp(given: object) -> object:
-    """pydantic alone would read numbers, and strings of digits, as seconds since 1970."""
-    try:
-        return datetime.fromisoformat(given if isinstance(given, str) else "")
-    except ValueError as error:
-        raise ValueError("must be a time with its zone, such as 2026-05-04T12:00:00Z") from error
+    """pydantic alone would accept numbers and strings of digits as seconds since 1970."""
+    return parse_time(given if isinstance(given, str) else "")
 
 
-def _bounded(minimum: int, maximum: int, text: bool = True) -> Any:
-    """Documented here, checked by enqueue(), which explains the rule."""
-    names = ("minLength", "maxLength") if text else ("minimum", "maximum")
-    return Field(json_schema_extra=dict(zip(names, (minimum, maximum), strict=True)))
+def _integer(given: object) -> object:
+    """In JSON Schema 3.0 is an integer too."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def documented(**bounds: Any) -> Any:
+    """Only documents the bounds; the function that is called checks them, with a better message."""
+    return Field(json_schema_extra=bounds)
 
 
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_timestamp), Field(strict=False)]
-JobName = Annotated[str, _bounded(1, NAME_LENGTH)]
-JobKey = Annotated[str, _bounded(1, KEY_LENGTH)]
+Integer = Annotated[int, BeforeValidator(_integer)]
+IdInBody = Annotated[int, Field(ge=1, le=MAX_ID_IN_BODY), BeforeValidator(_integer)]
+StorableText = Annotated[str, documented(pattern=STORABLE)]
+JobName = Annotated[str, documented(minLength=1, maxLength=NAME_LENGTH, pattern=NOT_BLANK)]
+JobKey = Annotated[str, documented(minLength=1, maxLength=KEY_LENGTH, pattern=STORABLE)]
+SearchText = Annotated[str, documented(minLength=1, pattern=STORABLE)]
+PayloadField = Annotated[
+    str, documented(pattern=r"^[^.=\u0000]+(\.[^.=\u0000]+)*=[^\u0000]*$", examples=["order.id=7"])
+]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Delay = Annotated[Number, documented(minimum=-MAX_WAIT_SECONDS, maximum=MAX_WAIT_SECONDS)]
+Lifetime = Annotated[Number, documented(minimum=0.000001, maximum=MAX_WAIT_SECONDS)]
+UniqueScope = Annotated[
+    str, documented(pattern=r"^(until done|while pending|for [0-9]{1,9}(\.[0-9]{1,9})? ?[smhd])$")
+]
+
+
+def one_of(values: Iterable[str]) -> Any:
+    return documented(enum=[*values])
 
 
 def clamp(given: float, minimum: float, maximum: float) -> float:
@@ -96,10 +132,6 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
-class ReasonRequest(RequestBody):
-    reason: str | None = None
-
-
 class NewJobRequest(RequestBody):
     """The arguments of `mayfly.enqueue`."""
 
@@ -107,15 +139,15 @@ class NewJobRequest(RequestBody):
     payload: dict[str, Any] = {}
     lane: JobName | None = None
     run_at: Timestamp | None = None
-    delay: Number | None = None
-    priority: Annotated[int, _bounded(0, 2, text=False)] | None = None
+    delay: Delay | None = None
+    priority: Annotated[Integer, documented(minimum=HIGH, maximum=LOW)] | None = None
     unique_key: JobKey | None = None
-    unique: str | Number | None = None
+    unique: UniqueScope | Lifetime | None = None
     on_conflict: Literal["keep", "replace", "error"] | None = None
     group_key: JobKey | None = None
-    max_attempts: Annotated[int, _bounded(1, 1000, text=False)] | None = None
+    max_attempts: Annotated[Integer, documented(minimum=1, maximum=1000)] | None = None
     expires_at: Timestamp | None = None
-    expires_in: Number | None = None
+    expires_in: Lifetime | None = None
 
     def arguments(self) -> dict[str, Any]:
         return {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
@@ -129,14 +161,14 @@ NewJobs = Annotated[
 
 
 class Enqueued(BaseModel):
-    """One id per job, in the order of the request: its own, or that of the job that holds its unique key."""
+    """One id per job, in the order of the request: of the new job, or of the job that holds its unique key."""
 
     ids: list[int]
 
 
 @cache
 def model_of(view: type[Any]) -> type[BaseModel]:
-    """The response model of a view's `facts()`, which adds `NAME_is_capped` to capped counts. Views may be nested."""
+    """The response model of `facts_of(view)`, which adds `NAME_is_capped` to capped counts. Views may be nested."""
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(view).items():
         if hint is CappedCount:
@@ -154,6 +186,6 @@ def _field_type(hint: Any) -> Any:
 
 
 def list_of(name: str, view: Any) -> type[BaseModel]:
-    """An object with the list under a name, so that further fields can be added later."""
+    """The response model of a list: an object with one field, so that others can be added later."""
     fields: dict[str, Any] = {name: (GenericAlias(list, (model_of(view),)), ...)}
     return create_model(f"{view.__name__}s", **fields)

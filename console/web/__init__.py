@@ -1,31 +1,12 @@
-"""The web console: one module per screen. The navigation is in page.py."""
+"""The web console: one module per screen or group of screens. The navigation is in page.py."""
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from console.web import (
-    actions,
-    audit,
-    cycles,
-    dead,
-    enqueue,
-    job,
-    jobs,
-    lanes,
-    limits,
-    login,
-    overview,
-    runners,
-    schedules,
-    settings,
-    static,
-)
+from console.web import actions, batches, enqueue, job, jobs, lanes, lists, login, overview, schedules, static, types
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-# actions before job: the path /jobs/confirm must not be read as the id of a job
-SCREENS = (
-    static, login, overview, actions, jobs, job, dead, lanes, schedules, cycles, runners, limits, audit, settings,
-    enqueue,
-)  # fmt: skip
+# actions before job: /jobs/confirm must not match /jobs/{job_id}
+SCREENS = (static, login, overview, actions, jobs, job, batches, types, lanes, schedules, lists, enqueue)
 for each in SCREENS:
     router.include_router(each.router)

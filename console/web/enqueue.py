@@ -1,19 +1,22 @@
-"""Enqueue a job: a form built from the JSON schema of its payload, and the payload built from the form."""
+"""Enqueue a job with a form that is built from the JSON schema of its payload."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 from fastapi import APIRouter, Request, Response
 
 from console.context import ConsoleContext
 from console.web.filters import parse_future
-from console.web.page import Context, Operator, actor_of, redirect, render
+from console.web.page import Context, Operator, redirect, render
 from mayfly import json_text
-from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.auth import Actor, AuditEntry
 from mayfly.client import validate_job
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
+from mayfly.monitoring.redact import Redactor
 from mayfly.queue.insert import insert_job
 from mayfly.registry import Handler
 
@@ -21,17 +24,26 @@ router = APIRouter()
 
 PREFIX = "payload."  # of the names of form fields
 SCALARS = ("string", "integer", "number", "boolean")
+BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+}
+PICKED = {"date": "date", "date-time": "datetime"}  # kinds of inputs with a picker, by the format of the schema
+LOCAL_TIME = re.compile(r"[0-9-]{10}T[0-9:.]+")  # without a zone, as a picker sends it
 TEXT_OPTIONS = ("lane", "unique_key", "group_key")
 
 
 class FormInput(NamedTuple):
     name: str
-    kind: str  # string, integer, number, boolean, choice, json
+    kind: str  # string, integer, number, boolean, choice, json, date, datetime
     label: str
     help: str
     is_required: bool
     value: str
     choices: tuple[str, ...] = ()
+    is_secret: bool = False  # its name is in REDACT: the page never shows its value
 
     @property
     def field(self) -> str:
@@ -48,7 +60,7 @@ async def enqueue(request: Request, context: Context, user: Operator) -> Respons
     given = {name: str(value) for name, value in (await request.form()).items()}
     name = given.get("type", "").strip()
     try:
-        job_id = await context.run(_enqueue, context, name, given, actor_of(user))
+        job_id = await context.run(_enqueue, context, name, given, user)
     except UsageError as refused:
         return _form(request, context, name, given, str(refused))
     context.long_poll.nudge()
@@ -61,21 +73,21 @@ def _form(
     handler = context.registry.get(name)
     return render(
         request, "enqueue.html", 422 if error else 200, types=sorted(context.registry.handlers), type=name,
-        handler=handler, inputs=_inputs(handler, given), given=given, error=error,
+        handler=handler, inputs=_inputs(context, handler, given), given=given, error=error,
     )  # fmt: skip
 
 
-def _inputs(handler: Handler | None, given: Mapping[str, str]) -> list[FormInput] | None:
+def _inputs(context: ConsoleContext, handler: Handler | None, given: Mapping[str, str]) -> list[FormInput] | None:
     """None for a handler without a schema: its payload is entered as JSON."""
     if handler is None or not hasattr(handler.model, "model_json_schema"):
         return None
-    return inputs_of(cast(Any, handler.model).model_json_schema(), given)
+    return inputs_of(cast(Any, handler.model).model_json_schema(), given, context.settings.redact)
 
 
 def _enqueue(context: ConsoleContext, name: str, given: Mapping[str, str], actor: Actor) -> int:
     if not name:
         raise BadField("type", name, "the type of a job")
-    inputs, now = _inputs(context.registry.get(name), given), context.now()
+    inputs, now = _inputs(context, context.registry.get(name), given), context.now()
     payload = _json(given.get("payload", "")) if inputs is None else payload_of(inputs)
     options: dict[str, Any] = {each: given[each].strip() for each in TEXT_OPTIONS if given.get(each, "").strip()}
     if given.get("priority", "") in ("0", "1", "2"):
@@ -90,7 +102,7 @@ def _enqueue(context: ConsoleContext, name: str, given: Mapping[str, str], actor
         entry.add(connection, 1)
         return insert_job(connection, new, now)
 
-    return context.database.run(insert, twice=False)
+    return context.database.run(insert, repeatable=False)
 
 
 def _json(text: str) -> Any:
@@ -100,30 +112,24 @@ def _json(text: str) -> Any:
         raise BadField("payload", text, f"a JSON object: {error}") from error
 
 
-def inputs_of(schema: Mapping[str, Any], given: Mapping[str, str]) -> list[FormInput]:
-    """With the values given before, or else the defaults."""
-    required = set(schema.get("required", ()))
+def inputs_of(schema: Mapping[str, Any], given: Mapping[str, str], redacted: Sequence[str] = ()) -> list[FormInput]:
+    """The inputs with the submitted values, or with the defaults."""
+    required, redactor = set(schema.get("required", ())), Redactor(redacted)
     found = []
     for name, spec in schema.get("properties", {}).items():
         part = _resolved(schema, spec)
         kind, choices = _kind(part)
-        default = "" if "default" not in spec or spec["default"] is None else _as_text(spec["default"], kind)
-        found.append(
-            FormInput(
-                name,
-                kind,
-                str(spec.get("title") or part.get("title") or name),
-                _help(spec, part),
-                name in required,
-                given.get(f"{PREFIX}{name}", default),
-                choices,
-            )
-        )
+        default = "" if spec.get("default") is None else _as_text(spec["default"], kind)
+        # Not the title of the referenced model, which is the name of a class.
+        label = str(spec.get("title") or name.replace("_", " ").title())
+        value = given.get(f"{PREFIX}{name}", default)
+        is_secret = redactor.is_secret(name)
+        found.append(FormInput(name, kind, label, _help(spec, part), name in required, value, choices, is_secret))
     return found
 
 
 def payload_of(inputs: list[FormInput]) -> dict[str, Any]:
-    """Empty optional fields are left out: the handler's model has a default for them."""
+    """Skip empty optional fields: the handler's model has defaults for them."""
     payload = {}
     for each in inputs:
         if each.value.strip() or (each.is_required and each.kind == "string"):
@@ -133,21 +139,23 @@ def payload_of(inputs: list[FormInput]) -> dict[str, Any]:
 
 def _read(given: FormInput) -> Any:
     text = given.value if given.kind == "string" else given.value.strip()
-    if given.kind == "string":
+    if given.kind in ("string", "date"):
         return text
+    if given.kind == "datetime":
+        return f"{text}Z" if LOCAL_TIME.fullmatch(text) else text
     if given.kind == "choice":
         return json.loads(text)
     try:
         value = json_text.decode_bounded(text)
     except ValueError:
-        value = text  # the handler's model explains what is wrong with it
+        value = text  # the handler's model reports the error
     if given.kind == "json" and isinstance(value, str) and not text.startswith('"'):
         raise BadField(given.name, text, 'JSON, such as [1, 2] or {"a": 1}')
     return value
 
 
 def _resolved(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a reference; of `X | None`, take X."""
+    """Resolve a reference; for `X | None`, return X."""
     options = [each for each in spec.get("anyOf", ()) if each.get("type") != "null"]
     if len(options) == 1:
         spec = options[0]
@@ -162,20 +170,28 @@ def _kind(part: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     if "enum" in part:
         return "choice", tuple(json.dumps(each, ensure_ascii=False) for each in part["enum"])
     kind = part.get("type")
+    if kind == "string" and part.get("format") in PICKED:
+        return PICKED[part["format"]], ()
     return (kind, ()) if kind in SCALARS else ("json", ())
 
 
 def _as_text(value: Any, kind: str) -> str:
-    return value if kind == "string" and isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if kind == "datetime":
+        return _picked(value)
+    return value if kind in ("string", "date") and isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _picked(value: Any) -> str:
+    """A time as a date-time picker has it: in UTC, without a zone."""
+    try:
+        at = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return ""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat() if at.tzinfo else value
 
 
 def _help(spec: Mapping[str, Any], part: Mapping[str, Any]) -> str:
-    words = [str(spec.get("description") or part.get("description") or "")]
-    names = {"minimum": "at least", "maximum": "at most", "minLength": "at least", "maxLength": "at most"}
-    words += [
-        f"{bound} {part[key]}{' characters' if 'Length' in key else ''}"
-        for key, bound in names.items()
-        if key in part
-    ]
-    words += [str(part["format"])] if "format" in part else []
-    return ", ".join(each for each in words if each)
+    words = [spec.get("description") or part.get("description")]
+    words += [text.format(part[key]) for key, text in BOUNDS.items() if key in part]
+    words += [part.get("format")] if part.get("format") not in PICKED else []
+    return ", ".join(str(each) for each in words if each)

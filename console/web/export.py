@@ -1,4 +1,4 @@
-"""Lists as files: JSON as the command line prints it, CSV for spreadsheets."""
+"""Export lists: JSON in the format of the command line, CSV for spreadsheets."""
 
 import csv
 import io
@@ -11,12 +11,12 @@ from fastapi import APIRouter, Depends, Response
 from console.web.page import Viewer
 
 MAX_EXPORTED = 10_000
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of them
 Facts = Mapping[str, Any]
 
 
 def add_routes(router: APIRouter, name: str, rows: Callable[..., Any], role: Any = Viewer) -> None:
-    """Serve what the dependency `rows` returns as /NAME.json and /NAME.csv."""
+    """Serve the result of the dependency `rows` as /NAME.json and /NAME.csv."""
     Rows = Annotated[Iterable[Facts], Depends(rows)]  # noqa: N806 - a type
 
     async def json_file(_user: role, found: Rows) -> Response:
@@ -45,7 +45,7 @@ def as_csv(name: str, facts: Iterable[Facts]) -> Response:
 
 
 def _cell(value: Any) -> Any:
-    """An apostrophe keeps a spreadsheet from running a text as a formula."""
+    """Escape text that a spreadsheet would run as a formula, with an apostrophe."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

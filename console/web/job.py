@@ -1,66 +1,35 @@
-"""One job: what became of it, what it is made of, who its relatives are, and why it waits."""
+"""One job: its timeline, its content, its parent and children, and why it waits."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from signal import Signals
-from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
 from console.api.schemas import JobId
 from console.context import ConsoleContext
-from console.web.actions import of_job
 from console.web.jobs import OFFERED
 from console.web.page import Context, Viewer, render
-from console.web.redact import Redactor
 from mayfly.admin.fleet import RunnerView, runners_named
-from mayfly.admin.job import Family, JobView, TimelineEvent, read_family, read_job
-from mayfly.admin.why import Reason
+from mayfly.admin.job import Family, JobView, read_family, read_job
 from mayfly.db.connection import Connection
+from mayfly.monitoring.redact import Redactor
 
 router = APIRouter()
 
-INSIDE = ("payload", "result", "progress", "checkpoint")
-
-
-class AttemptRow(NamedTuple):
-    """One attempt, as the timeline shows it."""
-
-    number: int
-    outcome: str
-    began_at: datetime | None
-    ended_at: datetime
-    duration_ms: int | None
-    worker_id: str
-    runner: RunnerView | None
-    how: str  # its runner ended, where that is known and not as usual
-    message: str
-    trace: str
-    fingerprint: str
-
-
-class TimelineRow(NamedTuple):
-    event: TimelineEvent
-    attempt: AttemptRow | None
-
-
-class JobPageData(NamedTuple):
-    """Everything with what is hidden masked."""
-
-    row: Mapping[str, Any]
-    timeline: Sequence[TimelineRow]
-    reasons: Sequence[Reason]
-    error: str | None
+MASKED_COLUMNS = (
+    "payload", "result", "progress", "checkpoint", "last_error", "cancel_reason", "waiting_for", "unique_key",
+)  # fmt: skip
 
 
 @router.get("/jobs/{job_id}")
-async def show(request: Request, context: Context, _person: Viewer, job_id: JobId) -> Response:
-    now = context.now()
-    view, family, runners = await context.read(_read, context, job_id, now)
-    status = view.row.status
+async def show(request: Request, context: Context, _user: Viewer, job_id: JobId) -> Response:
+    view, family, runners = await context.read(_read, context, job_id, context.now())
+    verbs = OFFERED.get(view.row.status, ())
+    commands = [f"mayfly {verb} {job_id}" for verb in ("show", *verbs) if verb != "delay"]
     return render(
-        request, "job.html", view=view, shown=masked(view, runners, context.settings.redact), family=family,
-        runners=runners, verbs=OFFERED.get(status, ()), commands=[of_job("show", job_id), *_commands(status, job_id)],
+        request, "job.html", view=masked(view, context.settings.redact), family=family, runners=runners,
+        verbs=verbs, commands=commands, how_ended=how_ended,
     )  # fmt: skip
 
 
@@ -74,30 +43,20 @@ def _read(
     return view, family, runners_named(connection, names)
 
 
-def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> JobPageData:
-    redactor, row = Redactor(hidden, view.row.payload), view.row._asdict()
-    values = {name: redactor.value(row[name]) for name in INSIDE}
-    texts = {name: redactor.text(row[name]) for name in ("cancel_reason", "waiting_for", "unique_key")}
-    attempts = [_attempt_row(each, runners.get(each.worker_id), redactor) for each in view.attempts]
-    timeline = [
-        TimelineRow(each, None if each.position is None else attempts[each.position]) for each in view.timeline
-    ]
-    reasons = [each._replace(text=str(redactor.text(each.text))) for each in view.reasons]
-    return JobPageData({**row, **values, **texts}, timeline, reasons, redactor.text(view.row.last_error))
+def masked(view: JobView, fields: Sequence[str]) -> JobView:
+    redactor = Redactor(fields, view.row.payload)
+    columns = {name: redactor.value(getattr(view.row, name)) for name in MASKED_COLUMNS}
+    return view._replace(
+        row=view.row._replace(**columns),
+        attempts=tuple(each._replace(error=redactor.value(each.error)) for each in view.attempts),
+        reasons=tuple(each._replace(text=redactor.value(each.text)) for each in view.reasons),
+        timeline=tuple(each._replace(text=redactor.value(each.text)) for each in view.timeline),
+    )
 
 
-def _attempt_row(given: Any, runner: RunnerView | None, redactor: Redactor) -> AttemptRow:
-    message, _, trace = str(redactor.text(given.error)).partition("\n")
-    took = given.duration_ms
-    began = None if took is None else given.finished_at - timedelta(milliseconds=took)
-    return AttemptRow(
-        given.attempt, given.outcome, began, given.finished_at, took, given.worker_id, runner, how_ended(runner),
-        message, trace, given.fingerprint,
-    )  # fmt: skip
-
-
-def how_ended(runner: RunnerView | None) -> str:
-    if runner is None or runner.finished_at is None:
+def how_ended(runner: RunnerView) -> str:
+    """How the runner of a failed attempt ended; empty while it is alive."""
+    if runner.finished_at is None:
         return ""
     if runner.signal:
         return f"ended by {_signal(runner.signal)}"
@@ -105,9 +64,5 @@ def how_ended(runner: RunnerView | None) -> str:
 
 
 def _signal(number: int) -> str:
-    """SIGKILL, or its number where this system has no name for it."""
+    """SIGKILL, or the number if this system has no name for it."""
     return Signals(number).name if number in {*Signals} else f"signal {number}"
-
-
-def _commands(status: str, job_id: int) -> list[str]:
-    return [of_job(verb, job_id) for verb in OFFERED.get(status, ()) if verb != "delay"]

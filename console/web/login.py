@@ -1,4 +1,4 @@
-"""Log in, log out, and choose the theme."""
+"""Log in, log out, and set the theme."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -8,19 +8,20 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Form, Request, Response
 
 from console.context import ConsoleContext, client_address, session_of
+from console.rate_limit import network_of
 from console.web.page import THEME_COOKIE, THEMES, Context, Viewer, cookie_path, local_path, redirect, render
 from mayfly import log_messages
-from mayfly.admin.auth import DUMMY_HASH, password_matches
+from mayfly.admin.auth import DUMMY_HASH, end_session, password_matches
 from mayfly.clock import monotonic
 from mayfly.format import format_duration
 
 router = APIRouter()
 
 MAX_PASSWORD_LENGTH = 1000
-MAX_LOGGED_NAME = 64
+MAX_NAME_LENGTH = 64
 THEME_SECONDS = 365 * 24 * 3600
-LOGIN_FAILED = "There is no such account, or the password is wrong."
-ONE_HASH_AT_A_TIME = CapacityLimiter(1)  # one takes 64 MB and a core
+LOGIN_FAILED = "Unknown account or wrong password."
+ONE_HASH_AT_A_TIME = CapacityLimiter(1)  # each takes 64 MB and a core
 
 Text = Annotated[str, Form()]
 
@@ -37,18 +38,21 @@ async def log_in(
     request: Request, context: Context, name: Text = "", password: Text = "", next: Text = "/"
 ) -> Response:
     address, now = client_address(request), monotonic()
-    wait = max(context.address_logins.wait(address, now), context.account_logins.wait(name, now))
+    network = network_of(address)
+    # With the network: failures from elsewhere must not lock the account.
+    account = f"{network} {name[:MAX_NAME_LENGTH]}"
+    wait = max(context.address_logins.wait(network, now), context.account_logins.wait(account, now))
     if wait:
         _log_refusal(context, address, name, "too many attempts")
         return _locked(request, name, next, wait)
     if not await _password_matches(context, name, password):
-        context.address_logins.fail(address, now)
-        context.account_logins.fail(name, now)
+        context.address_logins.fail(network, now)
+        context.account_logins.fail(account, now)
         _log_refusal(context, address, name, "wrong name or password")
         return _form(request, name, next, LOGIN_FAILED, 401)
-    context.account_logins.succeed(name)
-    context.address_logins.succeed(address)
-    context.log.say(log_messages.logged_in(address, name))
+    context.account_logins.succeed(account)
+    context.address_logins.succeed(network)
+    context.log.write(log_messages.logged_in(address, name))
     response = redirect(request, local_path(next))
     context.sessions.set_cookie(request, response, context.sessions.start(name, context.now()))
     return response
@@ -58,7 +62,8 @@ async def log_in(
 async def log_out(request: Request, context: Context, _user: Viewer) -> Response:
     session = session_of(request)
     if session is not None:
-        context.sessions.end(session, context.now())
+        now = context.now()
+        await context.run(context.database.run, lambda connection: end_session(connection, session.nonce, now))
     response = redirect(request, "/login")
     context.sessions.delete_cookie(request, response)
     return response
@@ -74,7 +79,7 @@ async def set_theme(request: Request, theme: Text = "system", next: Text = "/") 
 
 
 async def _password_matches(context: ConsoleContext, name: str, password: str) -> bool:
-    """Takes as long for an unknown name: the time must not show which accounts exist."""
+    """Take the same time for an unknown name: it must not show which accounts exist."""
     account = context.sessions.accounts.get(name)
     known_hash = DUMMY_HASH if account is None else account.password_hash
     given = password[:MAX_PASSWORD_LENGTH]
@@ -84,7 +89,7 @@ async def _password_matches(context: ConsoleContext, name: str, password: str) -
 
 def _locked(request: Request, name: str, next: str, wait_seconds: float) -> Response:
     wait = format_duration(timedelta(seconds=wait_seconds))
-    response = _form(request, name, next, f"Too many attempts: wait for {wait}, then try again.", 429)
+    response = _form(request, name, next, f"Too many attempts. Try again in {wait}.", 429)
     response.headers["Retry-After"] = str(int(wait_seconds) + 1)
     return response
 
@@ -94,4 +99,4 @@ def _form(request: Request, name: str, next: str, error: str | None = None, stat
 
 
 def _log_refusal(context: ConsoleContext, address: str, name: str, reason: str) -> None:
-    context.log.say(log_messages.login_refused(address, name[:MAX_LOGGED_NAME], reason))
+    context.log.write(log_messages.login_refused(address, name[:MAX_NAME_LENGTH], reason))

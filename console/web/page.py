@@ -1,6 +1,7 @@
-"""Render a page: the template environment, links and redirects, roles, and what every page shows."""
+"""Render pages: templates and their filters, links, redirects, role checks, and the values of every page."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,33 +13,38 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from itsdangerous import BadData, URLSafeSerializer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from console.context import ConsoleContext, context_of, session_of
 from console.problems import title_of
-from console.sessions import ADMIN, OPERATOR, VIEWER, Session, User
+from console.sessions import ADMIN, OPERATOR, VIEWER, Session
 from console.web import static
 from mayfly import __version__
-from mayfly.admin.audit import PAGE, Actor
+from mayfly.admin.auth import PAGE, Actor
 from mayfly.format import format_duration, moment
 
 THEME_COOKIE, FLASH_COOKIE = "mayfly_theme", "mayfly_flash"
 THEMES = ("system", "light", "dark")
 FLASH_SECONDS = 60
-NO_SUCH_PAGE = "There is no such page: the address is wrong, or what it showed was deleted."
+NO_SUCH_PAGE = "There is no such page. The address is wrong, or its subject was deleted."
 MEBIBYTE = 1 << 20
+MAX_NAME_ON_LINE = 24  # characters, as in .name of console.css
+AFTER_SEPARATOR = re.compile(r"(?<=[_.:/-])(?!$)")
 
 
 class Screen(NamedTuple):
     path: str
     title: str
-    role: str = VIEWER  # hides the link; the screen itself checks the role again
+    role: str = VIEWER  # hides the link; the screen checks the role again
 
 
-# The navigation, in its order. A new screen adds its line here.
+# The navigation, in display order. A new screen adds a line here.
 SCREENS: Sequence[Screen] = (
     Screen("/", "Overview"),
     Screen("/jobs", "Jobs"),
     Screen("/dead", "Dead"),
+    Screen("/batches", "Batches"),
+    Screen("/types", "Types"),
     Screen("/lanes", "Lanes"),
     Screen("/schedules", "Schedules"),
     Screen("/cycles", "Cycles"),
@@ -62,7 +68,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
 
 
 def error_page(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """While the database is unavailable, a page that reloads itself."""
+    """Render an error. The page reloads itself while the database is unavailable."""
     is_unknown_path = (status, detail) == (404, "Not Found")  # Starlette's own text
     text = NO_SUCH_PAGE if is_unknown_path else detail
     response = render(request, "error.html", status, title=title_of(status), detail=text)
@@ -73,7 +79,7 @@ def error_page(request: Request, status: int, detail: str, headers: Mapping[str,
 
 
 def redirect(request: Request, path: str, message: str | None = None) -> Response:
-    """To a page of the console, which shows the message once."""
+    """Redirect to a page of the console, which shows the message once."""
     response = RedirectResponse(url(request, path), 303)
     session = session_of(request)
     if message is not None and session is not None:
@@ -84,14 +90,28 @@ def redirect(request: Request, path: str, message: str | None = None) -> Respons
     return response
 
 
+def without_empty_parameters(request: Request) -> Response | None:
+    """A redirect to the address without the empty fields of a form; None if it has none."""
+    given = request.query_params.multi_items()
+    kept = [(name, value) for name, value in given if value]
+    query = f"?{urlencode(kept)}" if kept else ""
+    return None if kept == given else RedirectResponse(f"{url(request, page_path(request))}{query}", 303)
+
+
+def page_path(request: Request) -> str:
+    """Without CONSOLE_PREFIX."""
+    prefix = context_of(request).settings.console_prefix or ""
+    return str(request.scope["path"]).removeprefix(prefix) or "/"
+
+
 def local_path(given: str) -> str:
-    """A path of the console; anything else, such as another host, becomes the overview."""
+    """Return the path if it is one of the console; otherwise, such as for another host, the overview."""
     is_local = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
     return given if is_local and "\\" not in given else "/"
 
 
 def url(request: Request, path: str, **query: Any) -> str:
-    """With CONSOLE_PREFIX; empty parameters are left out."""
+    """Build a link with CONSOLE_PREFIX; empty parameters are skipped."""
     given = {name: value for name, value in query.items() if value not in (None, "", ())}
     prefix = context_of(request).settings.console_prefix or ""
     return f"{prefix}{path}{'?' if given else ''}{urlencode(given, doseq=True)}"
@@ -104,24 +124,20 @@ def cookie_path(request: Request) -> str:
 # --- dependencies of routes -------------------------------------------------------------------------------
 
 
-def actor_of(user: User) -> Actor:
-    return Actor(user.name, PAGE)
-
-
 def _requires(role: str) -> Any:
-    def check(request: Request) -> User:
+    def check(request: Request) -> Actor:
         session = session_of(request)
-        if session is None or not session.user.may(role):
-            raise HTTPException(403, f"This needs the role {role}. Ask an admin of the console for it.")
-        return session.user
+        if session is None or not session.may(role):
+            raise HTTPException(403, f"This needs the role {role}. Ask an administrator of the console.")
+        return Actor(session.name, PAGE)
 
     return Depends(check)
 
 
 Context = Annotated[ConsoleContext, Depends(context_of)]
-Viewer = Annotated[User, _requires(VIEWER)]
-Operator = Annotated[User, _requires(OPERATOR)]
-Admin = Annotated[User, _requires(ADMIN)]
+Viewer = Annotated[Actor, _requires(VIEWER)]
+Operator = Annotated[Actor, _requires(OPERATOR)]
+Admin = Annotated[Actor, _requires(ADMIN)]
 
 
 # --- template filters -------------------------------------------------------------------------------------
@@ -162,6 +178,11 @@ def plural(given: Any, noun: str) -> str:
     return f"{number(given)} {noun}{'' if str(given) == '1' else 's'}"
 
 
+def breakable(name: str) -> Markup:
+    """With possible line breaks after its separators, if it is too long for one line of a table."""
+    return Markup("<wbr>").join(AFTER_SEPARATOR.split(name) if len(name) > MAX_NAME_ON_LINE else [name])
+
+
 def as_json(given: Any) -> str:
     return json.dumps(given, indent=2, ensure_ascii=False, default=str)
 
@@ -175,25 +196,24 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters |= {
     "exact": moment, "iso": iso, "duration": duration, "seconds": seconds, "number": number, "plural": plural,
-    "mebibytes": mebibytes, "as_json": as_json,
+    "mebibytes": mebibytes, "as_json": as_json, "breakable": breakable,
 }  # fmt: skip
 
 
-# --- what every template gets -----------------------------------------------------------------------------
+# --- values for every template ----------------------------------------------------------------------------
 
 
 def _common(request: Request) -> dict[str, Any]:
-    context, session = context_of(request), session_of(request)
-    user = session.user if session else None
+    context, user = context_of(request), session_of(request)
     theme = request.cookies.get(THEME_COOKIE)
     now = context.now()
-    path = request.scope["path"].removeprefix(context.settings.console_prefix or "") or "/"
+    path = page_path(request)
     return {
         "address": f"{path}?{request.url.query}" if request.url.query else path,
         "ago": partial(ago, now=now),
-        "csrf_token": session.csrf_token if session else "",
+        "csrf_token": user.csrf_token if user else "",
         "environment": context.environment,
-        "flash": _flash(request, session),
+        "flash": _flash(request, user),
         "path": path,
         "is_production": context.environment.lower().startswith(("prod", "live")),
         "may": user.may if user else lambda _role: False,

@@ -1,13 +1,13 @@
 """Schedules: each rule in words, its last and next runs; pause, resume and run now."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
 from console.context import ConsoleContext
 from console.web import export
-from console.web.filters import parse_future
-from console.web.page import Context, Operator, Viewer, actor_of, redirect, render
+from console.web.filters import parse_until
+from console.web.page import Context, Operator, Viewer, redirect, render
 from mayfly.admin import schedules
 from mayfly.admin.schedules import ScheduleView, facts, schedule_view
 from mayfly.errors import BadField, ScheduleUnfinished
@@ -19,22 +19,15 @@ router = APIRouter()
 Text = Annotated[str, Form(max_length=500)]
 
 
-class ScheduleRow(NamedTuple):
-    view: ScheduleView
-    description: str
-
-    def facts(self) -> dict[str, Any]:
-        return {**facts(self.view), "words": self.description}
-
-
 @router.get("/schedules")
 async def show(request: Request, context: Context, _user: Viewer) -> Response:
-    rows, problems = await _read(context)
-    return render(request, "schedules.html", rows=rows, problems=problems)
+    views, problems = await _read(context)
+    return render(request, "schedules.html", views=views, problems=problems, describe=describe_rule)
 
 
 async def exported(context: Context) -> list[export.Facts]:
-    return [each.facts() for each in (await _read(context))[0]]
+    views, _ = await _read(context)
+    return [{**facts(each), "words": describe_rule(each.entry.expression)} for each in views]
 
 
 @router.get("/schedules/ask")
@@ -50,18 +43,15 @@ async def pause(
     request: Request, context: Context, user: Operator, name: Text, reason: Text = "", until: Text = ""
 ) -> Response:
     entry = await context.run(schedules.find_schedule, context.settings, name)
-    now = context.now()
-    until_at = parse_future("until", until.strip(), now)
-    if until_at is not None and until_at <= now:
-        raise BadField("until", until, "a time in the future")
-    arguments = (context.database, entry, actor_of(user), until_at, reason.strip() or None)
+    until_at = parse_until(until, context.now())
+    arguments = (context.database, entry, user, until_at, reason.strip() or None)
     await context.run(schedules.pause_schedule, *arguments)
-    return redirect(request, "/schedules", f"Paused {name}: it enqueues no jobs until it is resumed.")
+    return redirect(request, "/schedules", f"Paused {name}: it enqueues no jobs while it is paused.")
 
 
 @router.post("/schedules/resume")
 async def resume(request: Request, context: Context, user: Operator, name: Text) -> Response:
-    was_paused = await context.run(schedules.resume_schedule, context.database, name, actor_of(user))
+    was_paused = await context.run(schedules.resume_schedule, context.database, name, user)
     message = f"Resumed {name}: it runs again at its next due time." if was_paused else f"{name} was not paused."
     return redirect(request, "/schedules", message)
 
@@ -69,7 +59,7 @@ async def resume(request: Request, context: Context, user: Operator, name: Text)
 @router.post("/schedules/run")
 async def run(request: Request, context: Context, user: Operator, name: Text) -> Response:
     entry = await context.run(schedules.find_schedule, context.settings, name)
-    arguments = (context.database, context.settings, entry, actor_of(user))
+    arguments = (context.database, context.settings, entry, user)
     try:
         job_id = await context.run(schedules.run_schedule, *arguments)
     except ScheduleUnfinished as error:
@@ -77,14 +67,10 @@ async def run(request: Request, context: Context, user: Operator, name: Text) ->
     return redirect(request, f"/jobs/{job_id}", f"Enqueued a job of {name}. Its due times do not change.")
 
 
-async def _read(context: ConsoleContext) -> tuple[list[ScheduleRow], list[str]]:
+async def _read(context: ConsoleContext) -> tuple[list[ScheduleView], list[str]]:
     found = await context.run(schedules.load_schedules, context.settings)
     known = await context.read(load_known)
-    rows = [
-        ScheduleRow(each, describe_rule(each.entry.expression))
-        for each in schedule_view(found.entries, known, context.now())
-    ]
-    return rows, list(map(str, found.problems))
+    return schedule_view(found.entries, known, context.now()), list(map(str, found.problems))
 
 
 export.add_routes(router, "schedules", exported)

@@ -24,7 +24,7 @@ class StaticFile(NamedTuple):
 
 @cache
 def files() -> Mapping[str, StaticFile]:
-    """Read once, so that an upgrade in progress never serves files of two versions."""
+    """Read once, so that an upgrade in progress does not mix files of two versions."""
     found = {}
     for path in sorted(FOLDER.iterdir()):
         content = path.read_bytes()

@@ -1,6 +1,6 @@
-"""The JSON answers that the model may give: plain text for people, validated.
+"""The JSON responses that are accepted from the model: plain text for people, validated.
 
-Whatever a prompt injection makes the model answer, only texts that pass these checks are used.
+A prompt injection may change the response, but only texts that pass these checks are used.
 """
 
 import re
@@ -13,12 +13,12 @@ MAX_SUMMARY_LENGTH = 1500  # characters
 MAX_POST_LENGTH = 2000
 MAX_NUDGE_LENGTH = 500
 
-# What clients turn into links, mentions or markup; matched after Unicode normalization ('ｗｗｗ．' → 'www.').
+# Text that clients turn into links, mentions or markup; matched after Unicode normalization ('ｗｗｗ．' → 'www.').
 _NOT_PLAIN = re.compile(r"://|www\.|@|[<>]|\]\(|\w\.[^\W\d_]{2}", re.IGNORECASE)
 
 
 def readable(text: str) -> str:
-    """Lines of printable characters: no control, invisible or bidirectional ones."""
+    """Accept lines of printable characters; no control, invisible or bidirectional ones."""
     text = text.strip()
     if not text or not all(line.isprintable() for line in text.split("\n")):
         raise ValueError("must be printable text")
@@ -26,9 +26,9 @@ def readable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """No links, mentions or markup."""
+    """Refuse links, mentions and markup."""
     if _NOT_PLAIN.search(unicodedata.normalize("NFKC", text)):
-        raise ValueError("must have neither links nor mentions nor markup")
+        raise ValueError("must not contain links, mentions or markup")
     return text
 
 

@@ -34,7 +34,7 @@ class Price:
 
 
 def read_prices(text: str) -> dict[str, Price]:
-    """Separated by whitespace: model=0.15/0.60, per million tokens of input and output."""
+    """Read prices separated by whitespace: model=0.15/0.60, per million tokens of input and output."""
     prices = {}
     for each in text.split():
         model, _, price = each.rpartition("=")
@@ -50,7 +50,7 @@ def read_prices(text: str) -> dict[str, Price]:
 
 
 def limits_of(text: str) -> tuple[Any, ...]:
-    """The budget of a month, in units; none if no budget is set, since limits have a cost."""
+    """The monthly budget in units; empty if none is set, because limits have a cost."""
     return (rate(KEY, units_of(text), per="month"),) if text else ()
 
 
@@ -65,5 +65,5 @@ def units_of(text: str) -> int:
 
 
 def units_missing(balance_micros: int, cost_micros: int) -> int:
-    """How many units must be taken before a call with this cost."""
+    """The number of units to take before a call with this cost."""
     return max(0, ceil((cost_micros - balance_micros) / UNIT_MICROS))

@@ -18,12 +18,12 @@ class ChunkPosition(NamedTuple):
 
 class Chunk(NamedTuple):
     shown: list[dict[str, Any]]
-    completed: int  # posts whose end it contains
+    completed: int  # posts that end in this chunk
     next: ChunkPosition
 
 
 def first_chunk(posts: Sequence[PostExcerpt], start: ChunkPosition, room: int) -> Chunk:
-    """As many posts as fit into `room` bytes; of a larger post, as much as fits."""
+    """Return as many posts as fit into `room` bytes; a larger post is cut."""
     shown: list[dict[str, Any]] = []
     left = room
     for post in posts:
@@ -41,7 +41,7 @@ def first_chunk(posts: Sequence[PostExcerpt], start: ChunkPosition, room: int) -
 
 
 def newest_that_fit(posts: Iterable[PostExcerpt], room: int) -> list[dict[str, Any]]:
-    """Takes posts with the newest first and returns them with the oldest first."""
+    """Take posts newest first, and return those that fit oldest first."""
     shown: list[dict[str, Any]] = []
     for post in posts:
         room -= _size(post.shown())

@@ -1,6 +1,6 @@
-"""The ledger of calls to the model: one row per call, written before it is made, and the balance that pays for calls.
+"""The ledger of model calls: one row per call, written before the call, and the balance that pays for calls.
 
-A row and its payment are one transaction, so that neither a kill nor a lost COMMIT can charge a call twice.
+A row and its payment are one transaction, so that a kill or a lost reply to a COMMIT cannot charge a call twice.
 """
 
 import re
@@ -39,15 +39,15 @@ balances = Table(
     "app_llm_balance",
     metadata,
     Column("account", String(32), primary_key=True),
-    Column("balance_micros", BigInteger, nullable=False),  # taken from the budget and not yet spent
+    Column("balance_micros", BigInteger, nullable=False),  # taken from the budget and not yet used
 )
 
-# Calls that were refused, or never reached the provider, are not charged. All others may have been.
-_NOT_CHARGED = re.compile(r" answered [345]\d\d\b|: (NewConnection|NameResolution|ConnectTimeout)Error$")
+# Calls that were refused or did not reach the provider are not charged. All others may be.
+_NOT_CHARGED = re.compile(r" returned [345]\d\d\b|: (NewConnection|NameResolution|ConnectTimeout)Error$")
 
 
 class ModelCall(NamedTuple):
-    """What is stored before the call."""
+    """The columns stored before the call."""
 
     key: str
     purpose: str
@@ -58,7 +58,7 @@ class ModelCall(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """What is stored after the call."""
+    """The columns stored after the call."""
 
     latency_ms: int
     answer: str | None = None
@@ -69,7 +69,7 @@ class CallResult(NamedTuple):
 
 
 def open_call(job: Job, call: ModelCall, has_budget: bool) -> None:
-    """With a budget the call is paid in advance; if the budget is used up, the job waits for the next month."""
+    """With a budget the call is paid in advance; if it is used up, the job is snoozed until the next month."""
     row = {
         "call_key": call.key, "job_id": job.id, "purpose": call.purpose, "board_id": call.board_id,
         "model": call.model, "state": OPEN, "prompt": call.prompt, "cost_micros": call.max_micros,
@@ -82,7 +82,7 @@ def open_call(job: Job, call: ModelCall, has_budget: bool) -> None:
 
 
 def _take_units(job: Job, paid: int, cost: int) -> int:
-    """Take units of the month's limit; other jobs may use the balance meanwhile."""
+    """Take units from the month's limit; other jobs may use the balance in the meantime."""
     query = select(balances.c.balance_micros).where(balances.c.account == ACCOUNT)
     balance = job.read(lambda connection: connection.scalar(query))
     units = max(1, units_missing((balance or 0) + paid, cost))
@@ -92,7 +92,7 @@ def _take_units(job: Job, paid: int, cost: int) -> int:
 
 
 def _open(connection: Connection, row: dict[str, Any], paid: int, cost: int | None) -> bool:
-    """False if the balance does not suffice. A repeated transaction finds the row."""
+    """Return False if the balance does not suffice. Idempotent: a repeated transaction finds the row."""
     known = select(calls.c.call_key).where(calls.c.call_key == row["call_key"])
     if connection.execute(known).first() is not None:
         return True
@@ -112,7 +112,7 @@ def _pay(connection: Connection, paid: int, cost: int) -> bool:
 
 
 def close_call(job: Job, call: ModelCall, result: CallResult, has_budget: bool) -> None:
-    """Store the result and return the unused part of the payment. NUL is replaced: PostgreSQL stores none."""
+    """Store the result and refund the unused part of the payment. NUL is replaced: PostgreSQL cannot store it."""
     cost = call.max_micros if result.cost_micros is None else result.cost_micros
     texts = {
         name: text and text.replace("\0", "�") for name, text in (("answer", result.answer), ("error", result.error))

@@ -1,4 +1,4 @@
-"""Call the model and validate its JSON answer. Each call is in the ledger; an invalid answer is retried once."""
+"""Call the model and validate its JSON response. Each call is in the ledger; an invalid response is retried once."""
 
 import json
 import time
@@ -39,11 +39,11 @@ class Prompt:
 
 
 class InvalidAnswer(Exception):
-    """The model's answer does not have the requested shape."""
+    """The model's response does not have the requested shape."""
 
 
 class Model:
-    """The model of the settings, for one run of one job."""
+    """The configured model, for one run of one job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -54,7 +54,7 @@ class Model:
         self._has_budget = bool(setting("OPENAI_BUDGET", ""))
         self._calls = 0
         if self._has_budget and self._price is None:
-            raise Dead(f"OPENAI_BUDGET needs to know what {self._name} costs: add it to OPENAI_PRICES")
+            raise Dead(f"OPENAI_BUDGET needs the price of {self._name}: add it to OPENAI_PRICES")
 
     def ask(self, prompt: Prompt, shape: type[Answer]) -> Answer:
         messages = prompt.messages
@@ -65,7 +65,7 @@ class Model:
         try:
             return self._ask_once(prompt, reminded, shape)
         except InvalidAnswer as invalid:
-            raise Dead(f"the model's answer was invalid twice: {invalid}") from None
+            raise Dead(f"the model's response was invalid twice: {invalid}") from None
 
     def _ask_once(self, prompt: Prompt, messages: Sequence[ChatMessage], shape: type[Answer]) -> Answer:
         self._calls += 1
@@ -81,12 +81,12 @@ class Model:
             raise InvalidAnswer(reason_of(error)) from None
 
     def _complete(self, call: ModelCall, messages: Sequence[ChatMessage], answer_tokens: int) -> Completion:
-        """Stores the result in the ledger, also of a failed call."""
+        """Call the provider and store the result in the ledger, even if the call fails."""
         started = time.monotonic()
         try:
             completion = complete(self._provider, self._name, messages, answer_tokens)
         except (Retry, Dead, Snooze) as error:
-            message = str(error).replace(self._key, "…")  # some providers quote the key that they refuse
+            message = str(error).replace(self._key, "…")  # some providers quote an invalid key
             cost = 0 if is_not_charged(error) else None
             self._close(call, CallResult(_since(started), error=message, cost_micros=cost))
             error.args = (message,)
@@ -108,7 +108,7 @@ def _prices() -> dict[str, Price]:
 
 
 def room_for(prompt: Prompt) -> int:
-    """Bytes of data that fit into the context. A token is at least one byte in every script."""
+    """The number of bytes that fit into the context. In every script a token has at least one byte."""
     context = setting("OPENAI_CONTEXT", USUAL_CONTEXT)
     if not context.isascii() or not context.isdigit() or not MIN_CONTEXT <= int(context) <= 10_000_000:
         raise Dead(f"OPENAI_CONTEXT must be a number of tokens, {MIN_CONTEXT:,} or more")
@@ -128,7 +128,7 @@ def cost_of(price: Price | None, asked: int | None, answered: int | None) -> int
 
 
 def reason_of(error: ValidationError) -> str:
-    """Field and error type, without the model's own text, which must not become an instruction."""
+    """Field and error type, without the model's text, which must not become an instruction."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     where = ".".join(str(each) for each in first["loc"] if each in KNOWN_FIELDS)
     return f"{where}: {first['type']}" if where else str(first["type"])

@@ -1,7 +1,7 @@
 """Nudge quiet boards: a scheduled job finds them, and one job per board asks the model whether and what to post.
 
-Posts may contain instructions to the model. All they can cause is one text of MAX_NUDGE_LENGTH characters without
-links, on this board, once a day: board, time and author are decided here and never by the model.
+Posts may contain instructions to the model. They can cause at most one text of MAX_NUDGE_LENGTH characters without
+links, on this board, once a day: this code decides board, time and author, never the model.
 """
 
 from datetime import timedelta

@@ -17,6 +17,6 @@ class PostToSuggest(Payload):
 
 
 class Nudging(Payload):
-    """Without a board: the scheduled job that finds quiet boards."""
+    """Without a board it is the scheduled job that finds quiet boards."""
 
     board: Id | None = None

@@ -1,7 +1,6 @@
-"""Chat completions in the format of OpenAI, which many providers offer.
+"""Chat completions in OpenAI's format, which many providers offer.
 
-Not streamed: half an answer is of no use. An answer that is streamed or incomplete is no completion, and the job is
-retried.
+Responses are not streamed: a partial one is useless. The job is retried if the response is incomplete.
 """
 
 from collections.abc import Sequence
@@ -51,9 +50,9 @@ def open_provider(key: str) -> HttpClient:
     except ValueError:
         seconds = 0
     if not 0 < seconds <= MAX_SECONDS:
-        raise Dead("OPENAI_SECONDS must be how long an answer may take, such as 30")
+        raise Dead(f"OPENAI_SECONDS must be a timeout in seconds, up to {MAX_SECONDS:g}, such as 30")
     headers = {"Authorization": f"Bearer {key}"}
-    return HttpClient(setting("OPENAI_URL", USUAL_URL), headers=headers, answer_seconds=seconds)
+    return HttpClient(setting("OPENAI_URL", USUAL_URL), headers=headers, response_seconds=seconds)
 
 
 def complete(provider: HttpClient, model: str, messages: Sequence[ChatMessage], answer_tokens: int) -> Completion:
@@ -67,10 +66,10 @@ def complete(provider: HttpClient, model: str, messages: Sequence[ChatMessage], 
     return read_completion(provider.post("/chat/completions", request))
 
 
-def read_completion(answer: HttpResponse) -> Completion:
+def read_completion(response: HttpResponse) -> Completion:
     try:
-        envelope = _Envelope.model_validate_json(answer.body)
+        envelope = _Envelope.model_validate_json(response.body)
     except ValidationError:
-        raise Retry(f"{answer.host} answered {answer.status} without a completion") from None
+        raise Retry(f"{response.host} returned {response.status} without a completion") from None
     usage = envelope.usage or _Usage()
     return Completion(envelope.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens)

@@ -1,4 +1,4 @@
-"""Summarize a board in chunks that fit into the context, then summarize the summaries; each call is paid once."""
+"""Summarize a board in chunks that fit into the context, then summarize the summaries. Each call is paid once."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from mayfly import Dead, Job
 
 ANSWER_TOKENS = 1000
 MAX_CHARACTER_BYTES = 4
-MAX_SUMMARIES = 8  # that many fit into a checkpoint of 64 KiB, in any script
+MAX_SUMMARIES = 8  # fit into a checkpoint of 64 KiB, in any script
 
 
 def summarize(job: Job, board_id: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class _SummaryRun:
         return self._summaries[0]
 
     def _add(self, summary: str) -> None:
-        """Earlier summaries are folded into one before they exceed the context or the checkpoint."""
+        """Merge earlier summaries into one before they exceed the context or the checkpoint."""
         next_size = MAX_SUMMARY_LENGTH * MAX_CHARACTER_BYTES + len('"",')
         if len(self._summaries) == MAX_SUMMARIES or size_of(as_json(self._summaries)) + 2 * next_size > self._room:
             self._fold()
@@ -69,7 +69,7 @@ class _SummaryRun:
             self._summaries = [self._ask(FOLD, board=self._title, summaries=self._summaries)]
 
     def _keep(self) -> None:
-        """Checkpoint after each call: a kill repeats at most the last one."""
+        """Write a checkpoint after each call: a kill repeats at most the last call."""
         self._job.checkpoint({"position": self._position, "summaries": self._summaries, "posts": self.posts})
 
     def _ask(self, system: str, **data: Any) -> str:

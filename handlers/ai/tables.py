@@ -1,4 +1,4 @@
-"""The tables of what the model wrote, and the queries of this area."""
+"""The tables of the model's texts, and the queries of this area."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -45,6 +45,7 @@ suggestions = Table(  # one draft per job, so that a repeated job finds its draf
     metadata,
     Column("job_id", Id, primary_key=True, autoincrement=False),
     Column("post_id", Id, nullable=False),
+    Column("written_at", UtcTimestamp, nullable=False),
 )
 
 nudges = Table(  # one per board and day, written before the model is called
@@ -61,7 +62,7 @@ nudges = Table(  # one per board and day, written before the model is called
 
 
 class PostExcerpt(NamedTuple):
-    """The part of a post that the model gets. Authors are numbers: the model must not learn their names."""
+    """The part of a post that is sent to the model. Authors are numbers: their names are not sent."""
 
     id: int
     author_id: int | None
@@ -85,14 +86,14 @@ def count_posts(job: Job, board_id: int) -> int:
 
 
 def posts_from(job: Job, board_id: int, post_id: int, offset: int, max_length: int) -> list[PostExcerpt]:
-    """In the order of their ids, the first one from the character `offset` on."""
+    """Posts in the order of their ids; the first one starts at the character `offset`."""
     start = case((posts.c.id == post_id, offset + 1), else_=1)
     query = _excerpts(board_id, func.substr(posts.c.body, start, max_length)).where(posts.c.id >= post_id)
     return _read(job, query.order_by(posts.c.id).limit(PAGE_SIZE))
 
 
 def latest_posts(job: Job, board_id: int) -> list[PostExcerpt]:
-    """The newest first."""
+    """The latest posts, newest first."""
     query = _excerpts(board_id, func.substr(posts.c.body, 1, MAX_SHOWN_LENGTH))
     return _read(job, query.order_by(posts.c.published_at.desc(), posts.c.id.desc()).limit(LATEST_POSTS))
 
@@ -109,7 +110,7 @@ def _read(job: Job, query: Select[Any]) -> list[PostExcerpt]:
     return job.read(lambda connection: [PostExcerpt._make(row) for row in connection.execute(query)])
 
 
-# --- what the model wrote ---------------------------------------------------------------------------------
+# --- texts of the model -----------------------------------------------------------------------------------
 
 
 def write_summary(job: Job, board_id: int, summary: str, post_count: int) -> None:
@@ -126,7 +127,7 @@ def _suggested_post(connection: Connection, job_id: int) -> int | None:
 
 
 def write_suggestion(job: Job, board_id: int, text: str) -> int:
-    """Insert one draft per job, even if it is repeated; returns the id of the post."""
+    """Insert one draft per job, even if the job is repeated; return the id of the post."""
     draft = {"board_id": board_id, "body": text, "state": "draft", "created_at": job.now}
 
     def write(connection: Connection) -> int:
@@ -134,7 +135,7 @@ def write_suggestion(job: Job, board_id: int, text: str) -> int:
         if existing is not None:
             return existing
         post_id = _insert_post(connection, draft)
-        connection.execute(insert(suggestions).values(job_id=job.id, post_id=post_id))
+        connection.execute(insert(suggestions).values(job_id=job.id, post_id=post_id, written_at=job.now))
         return post_id
 
     return job.write(write)
@@ -166,7 +167,7 @@ def quiet_boards(job: Job, quiet: QuietPeriod) -> Sequence[int]:
 
 
 def _quiet(job: Job, quiet: QuietPeriod) -> Select[int]:
-    """Open boards without recent posts whose last post is by a person, and which no other job has nudged today."""
+    """Open boards whose last post is by a person and not recent, and that no other job has nudged today."""
     now = job.now
     on_board = and_(posts.c.board_id == boards.c.id, posts.c.state == "published")
     has_recent = select(posts.c.id).where(on_board, posts.c.published_at > now - quiet.after)
@@ -187,7 +188,7 @@ def _quiet(job: Job, quiet: QuietPeriod) -> Select[int]:
 
 
 def claim_nudge(job: Job, board_id: int, quiet: QuietPeriod) -> str | None:
-    """Returns the day if this job may nudge this board today; None if it is not quiet, or another job's."""
+    """Return the day if this job may nudge the board today; None if it is not quiet or another job nudges it."""
     is_quiet = _quiet(job, quiet).where(boards.c.id == board_id)
     day = day_of(job.now)
     row = {"board_id": board_id, "day": day, "state": "asked", "job_id": job.id, "changed_at": job.now}
@@ -203,7 +204,7 @@ def claim_nudge(job: Job, board_id: int, quiet: QuietPeriod) -> str | None:
 
 
 def end_nudge(job: Job, board_id: int, day: str, text: str | None) -> bool:
-    """Post the text, if any. Returns whether this job did: the row leaves `asked` once, together with the post."""
+    """Post the text, if any; return whether this job did. The row leaves `asked` once, together with the post."""
     now, n = job.now, nudges.c
     is_own = and_(n.board_id == board_id, n.day == day, n.state == "asked", n.job_id == job.id)
     end = update(nudges).where(is_own).values(state="posted" if text else "silent", changed_at=now)

@@ -1,4 +1,4 @@
-"""Archive a closed board as a zip file with one JSON document; it gets its name when it is complete."""
+"""Archive a closed board as a zip file with one JSON document. The file is renamed into place when complete."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def archive(job: Job, board_id: int) -> dict[str, int | str]:
         archived = mark_archived(board_id, job.now, _export(job, board))
         job.write(lambda connection: connection.execute(archived))
         board = _load(job, board_id)
-    if board.state != "archived" or board.archived_at is None:  # it may have been opened again meanwhile
+    if board.state != "archived" or board.archived_at is None:  # it may have been reopened in the meantime
         raise Dead(f"board {board_id} is {board.state}: only closed boards are archived")
     return {"archive": board.archive or "", **notify_members(job, board, "archived", board.archived_at)}
 
@@ -24,7 +24,7 @@ def _load(job: Job, board_id: int) -> BoardRow:
 
 
 def _export(job: Job, board: BoardRow) -> str:
-    """Returns the name of the file. Its bytes depend only on the board, not on the number of slices."""
+    """Write the file and return its name. Its bytes depend only on the board, not on the number of slices."""
     home = Path(setting("BOARD_ARCHIVES"))
     if not home.is_absolute():  # the working directory under cron is arbitrary
         raise Dead("BOARD_ARCHIVES must be an absolute path")

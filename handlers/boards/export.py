@@ -1,4 +1,4 @@
-"""Write a board to a file, page by page. A run that was interrupted or killed is continued by the next one."""
+"""Write a board to a file, page by page. The next run continues an interrupted or killed one."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ from mayfly import Job, Snooze
 PAGE_SIZE = 200  # rows in memory
 CHUNK_BYTES = 1 << 20
 COMPRESSION_LEVEL = 6
-EPOCH = (1980, 1, 1, 0, 0, 0)  # first time of the zip format: the same board gives the same bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of the zip format: the same board yields the same bytes
 PRIVATE = 0o600  # it contains addresses
 WAIT_SECONDS = 5
 SECTIONS = ("members", "posts")
@@ -34,7 +34,7 @@ class ExportPosition(NamedTuple):
 
 @contextmanager
 def open_draft(draft: Path) -> Iterator[BinaryIO]:
-    """With a lock: a runner that lost its lease may still be writing to the same file."""
+    """Open and lock the file: a runner that lost its lease may still be writing to it."""
     draft.touch(PRIVATE)
     with draft.open("ab") as file:
         try:
@@ -42,7 +42,7 @@ def open_draft(draft: Path) -> Iterator[BinaryIO]:
             is_gone = draft.stat().st_ino != os.fstat(file.fileno()).st_ino
         except (BlockingIOError, FileNotFoundError):
             is_gone = True
-        if is_gone:  # another runner has it, or had it a moment ago
+        if is_gone:  # another runner has the lock, or had it a moment ago
             raise Snooze(after=WAIT_SECONDS)
         yield file
 
@@ -62,7 +62,7 @@ def write_draft(job: Job, board: BoardRow, draft: Path, file: BinaryIO) -> None:
 
 
 def pack(draft: Path, target: Path) -> None:
-    """The target is complete or missing."""
+    """Write the zip file and rename it, so that the target is either complete or missing."""
     aside = draft.with_suffix(".zip")
     aside.touch(PRIVATE)
     entry = ZipInfo(f"{target.stem}.json", EPOCH)
@@ -81,7 +81,7 @@ def pack(draft: Path, target: Path) -> None:
 
 
 def _last_position(job: Job, draft: Path) -> ExportPosition:
-    """The beginning if the draft is not the one of the checkpoint: lost with a host, or written by another job."""
+    """Start from the beginning if the draft does not match the checkpoint: lost with a host, or of another job."""
     kept = (job.state or {}).get("export")
     if kept is None:
         return ExportPosition()
@@ -90,7 +90,7 @@ def _last_position(job: Job, draft: Path) -> ExportPosition:
 
 
 def _checksum(draft: Path, size: int) -> int | None:
-    """Of the first `size` bytes; None if there are fewer."""
+    """The checksum of the first `size` bytes; None if there are fewer."""
     crc = 0
     with draft.open("rb") as file:
         while size and (chunk := file.read(min(size, CHUNK_BYTES))):

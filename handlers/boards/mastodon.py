@@ -12,11 +12,11 @@ MAX_ID_LENGTH = 190
 
 
 def send(channel: PostChannel, post: PostRow, key: str, _now: datetime) -> str:
-    """Returns the id of the status. For the same key the server returns the same status."""
+    """Publish and return the id of the status. For the same key the server returns the same status."""
     body = json.dumps({"status": post.body}, separators=(",", ":")).encode()
     headers = {"Authorization": f"Bearer {channel.secret}", "Idempotency-Key": key}
-    answer = channel.post(PATH, body, headers).json()
-    found = answer.get("id") if isinstance(answer, dict) else None
+    response = channel.post(PATH, body, headers).json()
+    found = response.get("id") if isinstance(response, dict) else None
     if not isinstance(found, str) or not 0 < len(found) <= MAX_ID_LENGTH or not found.isprintable():
-        raise Retry(f"{channel.host} answered without the id of a status")
+        raise Retry(f"{channel.host} returned no status id")
     return found

@@ -1,4 +1,4 @@
-"""The payloads of boards: ids, since everything else is in the tables."""
+"""The payloads of board jobs: ids only, everything else is in the tables."""
 
 from handlers.payloads import Id, Payload
 

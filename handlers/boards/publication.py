@@ -1,4 +1,4 @@
-"""Publish one post, once: check that it is still to be published, send it to its channel, store the result."""
+"""Publish one post, once: check that it is still scheduled, send it to its channel, store the result."""
 
 from datetime import timedelta
 from hashlib import sha256
@@ -8,18 +8,18 @@ from sqlalchemy import Connection, update
 from handlers.boards import mastodon, webhook
 from handlers.boards.channel import PostChannel, channel_of
 from handlers.boards.tables import PostRow, due_posts, find_post, mark_published, posts
-from handlers.http import ResponseTooLarge
+from handlers.http import ResponseTooLarge, ServiceUnavailable
 from handlers.idempotency import DONE, HANDED_OVER, Effect, may_resend
 from mayfly import Cancel, Dead, Job, Snooze, enqueue_many
 
 PAGE_SIZE = 500
-# Mastodon forgets an idempotency key after an hour: the same key would then publish the post a second time.
+# Mastodon keeps an idempotency key for an hour: after that, the same key would publish the post again.
 KEY_LIFETIMES = {"mastodon": timedelta(minutes=50)}
 SENDERS = {"mastodon": mastodon.send, "webhook": webhook.send}
 
 
 def enqueue_due_posts(job: Job) -> int:
-    """Enqueue one job per due post; returns how many."""
+    """Enqueue one job per due post; return how many."""
     queued = 0
     while found := job.write(lambda connection: _enqueue_page(connection, job)):
         queued += found
@@ -55,11 +55,11 @@ def publish(job: Job, post_id: int) -> dict[str, str | None]:
 def _check(job: Job, post: PostRow) -> None:
     """The post or its board may have changed since the job was enqueued."""
     if post.state != "scheduled":
-        raise Cancel(f"post {post.id} is not scheduled, but {post.state}")
+        raise Cancel(f"post {post.id} is {post.state}, not scheduled")
     if post.board_state != "open":
-        raise Cancel(f"the board of post {post.id} is {post.board_state or 'gone'}")
+        raise Cancel(f"the board of post {post.id} is {post.board_state or 'missing'}")
     if post.publish_at is not None and post.publish_at > job.now:
-        raise Snooze(until=post.publish_at)
+        raise Snooze(until=post.publish_at, reason=f"post {post.id} is to be published then")
 
 
 def _send(job: Job, post: PostRow) -> str:
@@ -70,7 +70,7 @@ def _send(job: Job, post: PostRow) -> str:
         return record.answer or ""
     first_tried_at = record.changed_at if record.state == HANDED_OVER else None
     if first_tried_at is not None and not may_resend(job, usual=_on_doubt(channel, job.now - first_tried_at)):
-        raise Dead(f"handed over to {record.provider}, answer unknown: held, because it may have been published")
+        raise Dead(f"handed over to {record.provider}, outcome unknown: held, because it may have been published")
     effect.hand_over(channel.host, record.state)
     if first_tried_at is not None:
         effect.keep_time(first_tried_at)
@@ -78,7 +78,7 @@ def _send(job: Job, post: PostRow) -> str:
         remote_id = SENDERS[channel.kind](channel, post, idempotency_key(channel, post), job.now)
     except ResponseTooLarge:
         raise
-    except (Dead, Snooze) as refusal:  # this try has published nothing
+    except (Dead, Snooze, ServiceUnavailable) as refusal:  # this try has published nothing
         if first_tried_at is None:
             effect.reopen(str(refusal))
         raise
@@ -87,11 +87,11 @@ def _send(job: Job, post: PostRow) -> str:
 
 
 def _on_doubt(channel: PostChannel, age: timedelta) -> str:
-    """Resend while the channel remembers the idempotency key of the first try."""
+    """Resend while the channel still has the idempotency key of the first try."""
     return "resend" if age < KEY_LIFETIMES.get(channel.kind, timedelta.max) else "hold"
 
 
 def idempotency_key(channel: PostChannel, post: PostRow) -> str:
-    """The same for all tries of one post, and different for the post with this id in another installation."""
+    """The idempotency key: the same for all tries of a post, different for this post id in other installations."""
     named = f"{channel.url}\n{post.id}\n{post.created_at.isoformat()}"
     return f"post_{sha256(named.encode()).hexdigest()[:40]}"

@@ -67,7 +67,7 @@ posts = Table(
     Column("body", LongText, nullable=False),
     Column("state", String(16), nullable=False),  # draft, scheduled, published or withdrawn
     Column("created_at", UtcTimestamp, nullable=False),
-    Column("channel_id", Id),  # where it is published besides its board
+    Column("channel_id", Id),  # where it is published, in addition to its board
     Column("publish_at", UtcTimestamp),
     Column("published_at", UtcTimestamp),
     Column("remote_id", String(190)),  # id in the channel
@@ -114,13 +114,13 @@ def find_post(job: Job, post_id: int) -> PostRow | None:
 
 
 def mark_published(post_id: int, now: datetime, remote_id: str | None) -> Update:
-    """A post that was withdrawn meanwhile stays withdrawn, with the id of its published copy."""
+    """A post that was withdrawn in the meantime stays withdrawn, but gets the id of its published copy."""
     state = case((posts.c.state == "scheduled", "published"), else_=posts.c.state)
     return update(posts).where(posts.c.id == post_id).values(published_at=now, remote_id=remote_id, state=state)
 
 
 def due_posts(now: datetime, limit: int) -> Select[Any]:
-    """Each `publish_at` of a post is enqueued once: a post is due again only when it gets a later one."""
+    """Each `publish_at` of a post is enqueued once: a post is due again only if it gets a later one."""
     p = posts.c
     return (
         select(p.id)
@@ -136,7 +136,7 @@ def due_posts(now: datetime, limit: int) -> Select[Any]:
 
 
 def posts_after(job: Job, board_id: int, after: int, limit: int) -> list[dict[str, Any]]:
-    """As they are exported."""
+    """The posts of a board with the columns that are exported."""
     p = posts.c
     query = (
         select(

@@ -11,7 +11,7 @@ from mayfly import Dead
 
 
 def send(channel: PostChannel, post: PostRow, key: str, now: datetime) -> str:
-    """Returns the key. Each try has its own timestamp, since receivers refuse old ones."""
+    """Publish and return the key. Each try has its own timestamp, because receivers refuse old ones."""
     body = json.dumps(content(post), ensure_ascii=False, separators=(",", ":"))
     headers = {
         "webhook-id": key,
@@ -23,7 +23,7 @@ def send(channel: PostChannel, post: PostRow, key: str, now: datetime) -> str:
 
 
 def content(post: PostRow) -> dict[str, Any]:
-    """The same for every try, so that a receiver can compare."""
+    """The body is the same for every try, so that a receiver can compare."""
     at = post.publish_at or post.created_at
     data = {"id": post.id, "board_id": post.board_id, "author_id": post.author_id, "body": post.body}
     return {"type": "post.published", "timestamp": at.isoformat(), "data": data}
@@ -38,11 +38,11 @@ def _signature(secret: str, key: str, now: datetime, body: str) -> str:
 
 
 def _key_in(secret: str) -> bytes:
-    """Decoded here: the library ignores characters that are not base64, and would sign with another key."""
+    """Decode strictly: the library ignores characters that are not base64, and would sign with another key."""
     try:
         found = b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError:
         found = b""
     if not found:
-        raise Dead("the secret of a webhook must be base64, with or without whsec_ before it")
+        raise Dead("the secret of a webhook must be base64, with or without the prefix whsec_")
     return found

@@ -1,5 +1,16 @@
-"""HTTP calls to external services. An answer's status decides the outcome of the job, in one place for all areas."""
+"""Calls to HTTP services. The response's status decides the outcome of the job, in one place for all areas."""
 
-from handlers.http.client import HttpClient, HttpResponse, ResponseTooLarge, ResponseUnknown, client_for_user_url
+from handlers.http.client import (
+    HttpClient,
+    HttpResponse,
+    ResponseTooLarge,
+    ResponseUnknown,
+    ServiceUnreachable,
+    client_for_user_url,
+)
+from handlers.http.status import ServiceUnavailable
 
-__all__ = ["HttpClient", "HttpResponse", "ResponseTooLarge", "ResponseUnknown", "client_for_user_url"]
+__all__ = [
+    "HttpClient", "HttpResponse", "ResponseTooLarge", "ResponseUnknown", "ServiceUnavailable", "ServiceUnreachable",
+    "client_for_user_url",
+]  # fmt: skip

@@ -8,29 +8,34 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from handlers.http.status import outcome_of_status
+from handlers.http.status import ServiceUnavailable, outcome_of_status
+from handlers.outages import min_delay_seconds
 from mayfly import Dead, Retry, setting
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 15.0  # for the whole answer, even if it arrives byte by byte
-MAX_ANSWER_BYTES = 1 << 20
+RESPONSE_SECONDS = 15.0  # for the whole response, even if it arrives byte by byte
+MAX_RESPONSE_BYTES = 1 << 20
 CHUNK_BYTES = 64 << 10
 
 
 class ResponseTooLarge(Dead):
-    """The answer is larger than allowed. Unlike after an error status, the request may have had its effect."""
+    """The response is larger than allowed. Unlike with an error status, the request may have taken effect."""
+
+
+class ServiceUnreachable(ServiceUnavailable):
+    """There was no connection: nothing was sent."""
 
 
 class ResponseUnknown(Retry):
-    """The request was sent and no answer was read: it may have had its effect."""
+    """The request was sent and no response was read: it may have taken effect."""
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """An answer whose status is 2xx or expected; any other status is raised as an outcome."""
+    """A response whose status is 2xx or expected; any other status is raised as an outcome."""
 
     host: str
     status: int
@@ -38,19 +43,19 @@ class HttpResponse:
     body: bytes
 
     def json(self) -> Any:
-        """Retry if the body is no JSON: a proxy may have answered with an error page and status 200."""
+        """Raise Retry if the body is not JSON: a proxy may have sent an error page with status 200."""
         try:
             return json.loads(self.body)
         except ValueError:
-            raise Retry(f"{self.host} answered {self.status} with a body that is not JSON") from None
+            raise Retry(f"{self.host} returned {self.status} with a body that is not JSON") from None
 
 
 class HttpClient:
     """A client for one base URL: `HttpClient(setting("VENDOR_URL", "https://api.vendor.example"), headers={…})`.
 
-    It neither retries nor follows redirects: the job is retried, and a key for one host is not sent to another. With
-    `public_only` it refuses private addresses: for URLs that do not come from the operator. Without `quotes` errors
-    do not quote the answer: some answers repeat the URL of the request.
+    It does not retry, because the job is retried, and does not follow redirects, because a key for one host must not
+    be sent to another. With `public_only` it refuses private addresses, for URLs that do not come from the operator.
+    Without `quotes` errors do not quote the response: some responses repeat the URL of the request.
     """
 
     def __init__(
@@ -59,8 +64,8 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
-        answer_seconds: float = ANSWER_SECONDS,
-        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        response_seconds: float = RESPONSE_SECONDS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
         public_only: bool = False,
         quotes: bool = True,
     ) -> None:
@@ -69,8 +74,8 @@ class HttpClient:
             raise Dead("the base URL of an integration must begin with http:// or https:// and name a host")
         self._base_url = base_url.rstrip("/")
         self._headers = dict(headers or {})
-        self._connect_seconds, self._answer_seconds = connect_seconds, answer_seconds
-        self._max_answer_bytes, self._quotes = max_answer_bytes, quotes
+        self._connect_seconds, self._response_seconds = connect_seconds, response_seconds
+        self._max_response_bytes, self._quotes = max_response_bytes, quotes
         self.host = parts.hostname  # for error messages: paths and queries may contain a key
         self._pool = _open_pool(public_only)
 
@@ -80,7 +85,7 @@ class HttpClient:
         return self.call("GET", path, headers=headers, expected=expected)
 
     def post(self, path: str = "", payload: Any = None, *, headers: Mapping[str, str] | None = None) -> HttpResponse:
-        """With the payload as JSON."""
+        """Send the payload as JSON."""
         body = json.dumps(payload, separators=(",", ":")).encode()
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
@@ -93,18 +98,18 @@ class HttpClient:
         *,
         expected: Collection[int] = (),
     ) -> HttpResponse:
-        """Return an answer whose status is 2xx or expected; raise the outcome of the job for any other."""
+        """Return a response whose status is 2xx or expected; raise the outcome of the job for any other."""
         from urllib3 import Timeout  # slow to import, and most runners make no HTTP calls
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-        ends_at = time.monotonic() + self._answer_seconds
+        ends_at = time.monotonic() + self._response_seconds
         try:
             response = self._pool.request(
                 method,
                 self._base_url + path,
                 body=body,
                 headers={"User-Agent": "mayfly", **self._headers, **(headers or {})},
-                timeout=Timeout(connect=self._connect_seconds, read=self._answer_seconds),
+                timeout=Timeout(connect=self._connect_seconds, read=self._response_seconds),
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -112,38 +117,39 @@ class HttpClient:
             try:
                 content = self._read(response, ends_at)
             finally:
-                response.close()  # do not wait for the unread rest
+                response.close()  # does not wait for the unread rest
         except (ConnectTimeoutError, NewConnectionError) as error:
-            raise Retry(f"{self.host} cannot be reached: {_kind(error)}") from None
+            raise ServiceUnreachable(f"{self.host} cannot be reached: {_kind(error)}") from None
         except HTTPError as error:
-            raise ResponseUnknown(f"{self.host} cannot be reached, or broke the connection: {_kind(error)}") from None
-        answer = HttpResponse(self.host, response.status, dict(response.headers), content)
+            raise ResponseUnknown(f"{self.host} is unreachable, or closed the connection: {_kind(error)}") from None
+        result = HttpResponse(self.host, response.status, dict(response.headers), content)
         if response.status in expected:
-            return answer
+            return result
         retry_after = response.headers.get("Retry-After")
         quoted = content if self._quotes else b""
-        raised = outcome_of_status(self.host, response.status, retry_after, quoted, datetime.now(UTC))
+        now, min_delay = datetime.now(UTC), min_delay_seconds()
+        raised = outcome_of_status(self.host, response.status, retry_after, quoted, now, min_delay)
         if raised is not None:
             raise raised
-        return answer
+        return result
 
     def _read(self, response: "BaseHTTPResponse", ends_at: float) -> bytes:
-        """Decompressed, so that the limit counts bytes in memory.
+        """Return the decompressed body, so that the limit counts bytes in memory.
 
-        By read1, which returns what has arrived: read and stream wait until a chunk is full, without a deadline.
+        Uses read1, which returns available bytes: read and stream wait until a chunk is full, without a deadline.
         """
         content = bytearray()
         while chunk := response.read1(CHUNK_BYTES, decode_content=True):
             content += chunk
-            if len(content) > self._max_answer_bytes:
-                raise ResponseTooLarge(f"{self.host} answered with more than {self._max_answer_bytes:,} bytes")
+            if len(content) > self._max_response_bytes:
+                raise ResponseTooLarge(f"{self.host} returned more than {self._max_response_bytes:,} bytes")
             if time.monotonic() > ends_at:
-                raise ResponseUnknown(f"{self.host} took more than {self._answer_seconds:g} s to answer")
+                raise ResponseUnknown(f"{self.host} took more than {self._response_seconds:g} s to respond")
         return bytes(content)
 
 
 def client_for_user_url(url: str, **options: Any) -> HttpClient:
-    """For a URL that a user has entered: public addresses only, except the hosts in PRIVATE_HOSTS."""
+    """A client for a URL entered by a user: public addresses only, except the hosts in PRIVATE_HOSTS."""
     host = (urlsplit(url).hostname or "").lower()
     is_private = host in setting("PRIVATE_HOSTS", "").lower().split()
     return HttpClient(url, public_only=not is_private, **options)
@@ -162,5 +168,5 @@ def _open_pool(public_only: bool) -> "PoolManager":
 
 
 def _kind(error: Exception) -> str:
-    """The name of the error's class: the text of some quotes the URL."""
+    """The name of the error's class: some error texts contain the URL."""
     return type(error).__name__

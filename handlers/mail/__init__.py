@@ -1,7 +1,8 @@
-"""Mail: one message per job, from a pool of accounts, sent once; digests and invoices."""
+"""Email: one message per job, sent once, from a pool of accounts; digests and invoices."""
 
 from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.payloads import Digest, Invoice, Mail
+from handlers.outages import SURVIVES_OUTAGE
 from mayfly import Job, handler, setting
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
@@ -16,6 +17,7 @@ ACCOUNTS = read_accounts(setting("SMTP_ACCOUNTS", ""))
     ack="each",
     requires=("SMTP_ACCOUNTS",),
     takes=limits_of(ACCOUNTS),
+    **SURVIVES_OUTAGE,
 )
 def send_email(job: Job, mail: Mail) -> dict[str, str]:
     from handlers.mail.delivery import deliver  # smtplib and email, for runners that send
@@ -23,9 +25,9 @@ def send_email(job: Job, mail: Mail) -> dict[str, str]:
     return deliver(job, mail, ACCOUNTS)
 
 
-@handler("send_digest", lane="send_digest")
+@handler("send_digest", lane="send_digest", requires=("UNSUBSCRIBE_URL", "UNSUBSCRIBE_SECRET"))
 def send_digest(job: Job, digest: Digest) -> dict[str, int]:
-    """For one person, or one job per person with news."""
+    """Send the digest of one person, or enqueue one job per person with news."""
     from handlers.mail.digest import send_all, send_one
 
     return send_all(job) if digest.person is None else send_one(job, digest.person)

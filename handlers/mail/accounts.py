@@ -12,10 +12,10 @@ TLS_KINDS = ("starttls", "none")
 
 
 class BadAccount(MayflyError):
-    """Names the position in the list and never the account, which contains a password."""
+    """Contains the position in the list, never the account, which has a password."""
 
     def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"SMTP_ACCOUNTS: number {position} {reason}.")
+        super().__init__(f"SMTP_ACCOUNTS: account {position} {reason}.")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Account:
     daily: int = 500
     at_once: int = 2
     ca_file: str | None = None
-    lanes: tuple[str, ...] = ()  # whose mail it sends; empty: all
+    lanes: tuple[str, ...] = ()  # whose email it sends; empty: all
 
     def serves(self, lane: str) -> bool:
         return not self.lanes or lane in self.lanes
@@ -42,7 +42,7 @@ class Account:
 
 
 def read_accounts(text: str) -> tuple[Account, ...]:
-    """Separated by whitespace: smtp://user:password@host:587?daily=500&at_once=2&from=ann@example.com."""
+    """Read URLs separated by whitespace: smtp://user:password@host:587?daily=500&at_once=2&from=ann@example.com."""
     accounts = tuple(_read(position, each) for position, each in enumerate(text.split(), 1))
     names = [each.name for each in accounts]
     for position, name in enumerate(names, 1):
@@ -56,14 +56,14 @@ def _read(position: int, url: str) -> Account:
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     unknown = options.keys() - {"from", "daily", "at_once", "tls", "ca", "lanes"}
     if parts.scheme not in USUAL_PORTS or not parts.hostname or unknown:
-        raise BadAccount(position, "must look like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
+        raise BadAccount(position, "must be like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
     tls = "tls" if parts.scheme == "smtps" else options.get("tls", "starttls")
     if tls not in ("tls", *TLS_KINDS):
-        raise BadAccount(position, f"has a tls= that is none of {', '.join(TLS_KINDS)}")
+        raise BadAccount(position, f"has an invalid tls=: use {' or '.join(TLS_KINDS)}")
     user = unquote(parts.username) if parts.username else None
     sender = options.get("from") or user or ""
     if "@" not in sender or not sender.isascii() or not sender.isprintable():
-        raise BadAccount(position, "needs from= and an address")
+        raise BadAccount(position, "needs from= with an address")
     try:
         port = parts.port or USUAL_PORTS[parts.scheme]
         daily, at_once = (int(options.get(name, usual)) for name, usual in (("daily", 500), ("at_once", 2)))

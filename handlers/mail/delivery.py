@@ -1,4 +1,4 @@
-"""Send one mail through the first account that can, and decide the outcome of its job."""
+"""Send one email through the first account that accepts it, and decide the outcome of its job."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from handlers.idempotency import DONE, HANDED_OVER, Effect, EffectRecord, may_re
 from handlers.mail.accounts import Account
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
-from handlers.mail.smtp import LoginFailed, PermanentFailure, ReplyUnknown, TemporaryFailure, send
+from handlers.mail.smtp import IDLE, LoginFailed, PermanentFailure, ReplyUnknown, TemporaryFailure, send
 from handlers.mail.templates import with_template
 from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
 from mayfly import Cancel, Dead, Job, Retry, Snooze
@@ -27,14 +27,14 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]
 
 
 def rotated(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
-    """Each job starts with another account, and the one that was tried last comes last."""
+    """Jobs start with different accounts; the account that the last run used is tried last."""
     start = number % len(accounts) if accounts else 0
     in_turn = [*accounts[start:], *accounts[:start]]
     return sorted(in_turn, key=lambda each: each.name == last)
 
 
 def _refuse_suppressed(job: Job, mail: Mail) -> None:
-    """Only for bulk mail, which has an unsubscribe link: a receipt or a new password was asked for."""
+    """Only for bulk mail, which has an unsubscribe link. A receipt or a new password was requested."""
     if mail.unsubscribe is None:
         return
     for address, reason in suppressed(job, [canonical(mail.to)]).items():
@@ -42,15 +42,16 @@ def _refuse_suppressed(job: Job, mail: Mail) -> None:
 
 
 def _doubt(provider: str | None, why: str) -> Exception:
-    return Dead(f"handed over to {provider}, answer unknown ({why}): held, because it may have been sent")
+    return Dead(f"handed over to {provider}, outcome unknown ({why}): held, because it may have been sent")
 
 
 class _Delivery:
-    """One mail in one run of its job."""
+    """One email in one run of its job."""
 
     def __init__(self, job: Job, mail: Mail, effect: Effect, record: EffectRecord) -> None:
         self._job, self._mail, self._effect = job, mail, effect
-        self._state = record.state  # as this run knows it
+        self._state = record.state  # as last read by this run
+        self._is_sent = False  # through the current account, at least in part
 
     def through(self, accounts: Sequence[Account]) -> dict[str, str]:
         """Try the accounts in this order."""
@@ -58,21 +59,27 @@ class _Delivery:
         errors, waits = [], []
         for account in accounts:
             if account.name in cooldowns:
-                waits.append(Snooze(until=cooldowns[account.name]))
+                waits.append(Snooze(until=cooldowns[account.name], reason=f"{account.name} has a cooldown"))
                 continue
             grant = self._job.take(account.key)
             if grant.opens_at is not None:
-                waits.append(Snooze(until=grant.opens_at))
+                IDLE.close(account)  # other runners use all connections of the account
+                waits.append(Snooze(until=grant.opens_at, reason=grant.reason))
                 continue
+            self._is_sent = False
             try:
                 return {"answer": self._send(account), "account": account.name}
-            except (LoginFailed, TemporaryFailure) as error:
+            except (LoginFailed, TemporaryFailure, Dead) as error:
+                if not self._is_sent:
+                    grant.release()
+                if isinstance(error, Dead):
+                    raise
                 errors.append(f"{account.name}: {error}")
         if errors:
             raise Retry("; ".join(errors))
         if waits:
             raise min(waits, key=lambda each: str(each.until))
-        raise Dead(f"SMTP_ACCOUNTS names no account for the lane {self._job.lane}")
+        raise Dead(f"SMTP_ACCOUNTS has no account for the lane {self._job.lane}")
 
     def _send(self, account: Account) -> str:
         message = compose(self._mail, account.sender, self._effect.key)
@@ -83,7 +90,7 @@ class _Delivery:
             raise
         except ReplyUnknown as error:
             if may_resend(self._job):
-                raise Retry(f"handed over to {account.name}, answer unknown: sent again") from error
+                raise Retry(f"handed over to {account.name}, outcome unknown: sending it again") from error
             raise _doubt(account.name, str(error)) from error
         except TemporaryFailure as error:
             self._reopen(str(error))
@@ -98,9 +105,9 @@ class _Delivery:
 
     def _hand_over(self, account: Account) -> None:
         self._effect.hand_over(account.name, self._state)
-        self._state = HANDED_OVER
+        self._state, self._is_sent = HANDED_OVER, True
 
     def _reopen(self, answer: str) -> None:
-        """Changes nothing if this run has not handed it over."""
+        """Does nothing if this run has not handed it over."""
         self._effect.reopen(answer)
         self._state = self._effect.load().state

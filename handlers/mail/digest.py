@@ -1,4 +1,4 @@
-"""Mail each person the new posts on their boards since the last digest. Without news there is no mail."""
+"""Email each person the new posts on their boards since the last digest. Without news no email is sent."""
 
 from datetime import datetime, timedelta
 from html import escape
@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select, update
 
 from handlers.boards.tables import people
+from handlers.mail.bulk import LANE, LOW_PRIORITY, UnsubscribeLinks
 from handlers.mail.payloads import is_address
 from handlers.mail.tables import add_missing_marks, count_news, digests, newest_news, people_with_news
+from handlers.suppressions import canonical, suppressed
 from handlers.upsert import insert_missing
 from mayfly import Cancel, Dead, Job, enqueue, enqueue_many
 
 PAGE_SIZE = 500  # people
-MAX_LISTED = 20  # posts in one mail; the others are counted
+MAX_LISTED = 20  # posts in one email; the others are counted
 EXCERPT_LENGTH = 200  # characters
 FIRST_PERIOD = timedelta(days=7)  # covered by the first digest of a person
-# A transaction that publishes may commit later than `published_at`: such a post could be missed by a younger mark.
+# A post may be committed later than its `published_at`; a more recent mark could skip it.
 COMMIT_MARGIN = timedelta(minutes=1)
 
 
@@ -28,33 +30,39 @@ class NewsItem(NamedTuple):
 
 
 class DigestMark(NamedTuple):
-    """The end of the period of the last digest, and its number."""
+    """The end of the period of a person's last digest, and the digest's number."""
 
     until_at: datetime
     number: int
 
 
 def send_all(job: Job) -> dict[str, int]:
-    """Enqueue one job per person with news, in slices."""
-    state = job.state or {"after": 0, "people": 0}
+    """Enqueue one job per person with news, in slices. People with a suppressed address get none."""
+    state = job.state or {"after": 0, "people": 0, "suppressed": 0}
     while page := _page(job, state["after"]):
         found = _with_news(job, state["after"], page[-1])
+        reached = _not_suppressed(job, found)
         enqueue_many(
-            {"type": "send_digest", "payload": {"person": each}, "unique_key": f"digest:{each}"} for each in found
+            {"type": "send_digest", "payload": {"person": each}, "unique_key": f"digest:{each}"} for each in reached
         )
-        state = {"after": page[-1], "people": state["people"] + len(found)}
+        skipped = state["suppressed"] + len(found) - len(reached)
+        state = {"after": page[-1], "people": state["people"] + len(reached), "suppressed": skipped}
         job.checkpoint(state)  # committed together with the jobs
-    return {"people": state["people"]}
+    return {"people": state["people"], "suppressed": state["suppressed"]}
 
 
 def send_one(job: Job, person_id: int) -> dict[str, int]:
     name, email = _person(job, person_id)
+    for address, reason in suppressed(job, [canonical(email)]).items():
+        raise Cancel(f"{address} is suppressed: {reason}")
+    link = UnsubscribeLinks().link_for(email)
     mark = _load_mark(job, person_id)
     until_at = job.now - COMMIT_MARGIN
     count, news = job.read(lambda connection: _news(connection, person_id, mark.until_at, until_at))
     if count == 0:
         return {"posts": 0}
-    mail = {"to": email, "key": f"digest:{person_id}:{mark.number + 1}", **compose(name, count, news)}
+    own = {"to": email, "key": f"digest:{person_id}:{mark.number + 1}", "unsubscribe": link}
+    mail = {**own, **compose(name, count, news, link)}
     is_ours = job.write(lambda connection: _send(connection, person_id, mark.number, until_at, mail))
     return {"posts": count if is_ours else 0}  # 0: another run has just sent it
 
@@ -66,7 +74,7 @@ def _person(job: Job, person_id: int) -> tuple[str, str]:
         raise Cancel(f"there is no person {person_id}")
     name, email = found
     if not is_address(email):
-        raise Dead(f"person {person_id} has no valid mail address")
+        raise Dead(f"person {person_id} has no valid email address")
     return name, email
 
 
@@ -80,6 +88,15 @@ def _with_news(job: Job, after: int, last: int) -> list[int]:
     job.write(lambda connection: connection.execute(add_missing_marks(after, last, now - FIRST_PERIOD)))
     query = people_with_news(after, last, now - COMMIT_MARGIN)
     return job.read(lambda connection: list(connection.scalars(query)))
+
+
+def _not_suppressed(job: Job, ids: list[int]) -> list[int]:
+    if not ids:
+        return []
+    query = select(people.c.id, people.c.email).where(people.c.id.in_(ids)).order_by(people.c.id)
+    addresses = job.read(lambda connection: {row.id: canonical(row.email) for row in connection.execute(query)})
+    stopped = suppressed(job, list(addresses.values()))
+    return [each for each, address in addresses.items() if address not in stopped]
 
 
 def _load_mark(job: Job, person_id: int) -> DigestMark:
@@ -107,27 +124,31 @@ def _news(
 
 
 def _send(connection: Connection, person_id: int, number: int, until_at: datetime, mail: dict[str, Any]) -> bool:
-    """Move the mark and enqueue the mail in one transaction. Of two runs with the same number one moves the mark."""
+    """Move the mark and enqueue the email in one transaction. Of two runs with the same number only one does."""
     is_unmoved = (digests.c.person_id == person_id) & (digests.c.number == number)
     move = update(digests).where(is_unmoved).values(until_at=until_at, number=number + 1)
     if connection.execute(move).rowcount == 0:
         return False
-    enqueue("send_email", mail, unique_key=mail["key"], connection=connection)
+    enqueue(
+        "send_email", mail, lane=LANE, priority=LOW_PRIORITY, unique_key=mail["key"], connection=connection
+    )  # fmt: skip
     return True
 
 
-# --- the mail itself --------------------------------------------------------------------------------------
+# --- the email --------------------------------------------------------------------------------------------
 
 
-def compose(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
-    """As text and HTML. Neither is a template, and the HTML escapes all user input."""
+def compose(name: str, count: int, news: list[NewsItem], unsubscribe: str) -> dict[str, str]:
+    """Return text and HTML. Neither is a template, and the HTML escapes all user input."""
     heading = f"{count:,} new {'post' if count == 1 else 'posts'} on your boards"
-    more = f"And {count - len(news):,} earlier ones." if count > len(news) else ""
+    earlier = count - len(news)
+    more = f"And {earlier:,} earlier {'post' if earlier == 1 else 'posts'}." if earlier else ""
     boards = [(title, list(found)) for title, found in groupby(news, key=lambda each: each.board)]
     text = "\n\n".join(
         [f"Dear {name},", heading + ":"]
         + [f"{title}\n" + "\n".join(f"- {_excerpt(each)}" for each in found) for title, found in boards]
         + ([more] if more else [])
+        + [f"Unsubscribe: {unsubscribe}"]
     )
     html = "".join(
         [f"<p>Dear {escape(name)},</p><p>{heading}:</p>"]
@@ -136,6 +157,7 @@ def compose(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
             for title, found in boards
         ]
         + ([f"<p>{more}</p>"] if more else [])
+        + [f'<p><a href="{escape(unsubscribe)}">Unsubscribe</a></p>']
     )
     return {"subject": heading, "text": f"{text}\n", "html": html}
 

@@ -1,4 +1,4 @@
-"""Issue an invoice: one number per reference, without gaps; write its PDF; enqueue the mail that carries it."""
+"""Issue an invoice: one number per reference, without gaps; write its PDF; enqueue an email with it."""
 
 import json
 from datetime import datetime
@@ -34,12 +34,12 @@ def send(job: Job, invoice: Invoice) -> dict[str, str]:
     if not folder.is_absolute():  # the working directory under cron is arbitrary
         raise Dead("MAIL_ATTACHMENTS must be an absolute path")
     seller = setting("INVOICE_SELLER").replace("\\n", "\n").splitlines()
-    require_printable([*seller, *texts_of(invoice)])  # before it gets a number, which is final
+    require_printable([*seller, *texts_of(invoice)])  # before it gets its final number
     today = job.now.astimezone(_zone())
     issued = job.write(partial(issue, invoice=invoice, seller=seller, today=today, now=job.now))
     content = json.loads(issued.content)
     if Invoice.model_validate(content["invoice"]) != invoice:  # by value: 1.0 and 1.00 are the same price
-        raise Dead(f"{invoice.reference} was issued as {issued.name}, and says something else: issue another one")
+        raise Dead(f"{invoice.reference} was issued as {issued.name} with other content: use another reference")
     path = f"invoices/{issued.year}/{issued.name}.pdf"
     write_pdf(folder / path, issued.name, content)
     key = f"invoice:{issued.name}"
@@ -50,10 +50,10 @@ def send(job: Job, invoice: Invoice) -> dict[str, str]:
 def issue(
     connection: Connection, invoice: Invoice, seller: list[str], today: datetime, now: datetime
 ) -> IssuedInvoice:
-    """The invoice of this reference, existing or new.
+    """Return the invoice of this reference; issue it if it does not exist.
 
-    The row of the year is locked until the commit: no number is used twice, and a rollback releases the number with
-    everything else. A concurrent job with the same reference violates the unique index, is repeated, and finds it.
+    The row of the year is locked until the commit: no number is used twice, and a rollback releases the number. A
+    concurrent job with the same reference violates the unique index, is repeated, and finds the invoice.
     """
     stored = select(invoices.c.year, invoices.c.number, invoices.c.content)
     found = connection.execute(stored.where(invoices.c.reference == invoice.reference)).first()

@@ -1,4 +1,4 @@
-"""Print an invoice as PDF: the same content gives the same bytes."""
+"""Print an invoice as PDF. The same content yields the same bytes."""
 
 import os
 from collections.abc import Iterable
@@ -31,16 +31,16 @@ WIDTHS = [86 * mm, 22 * mm, 26 * mm, 14 * mm, 26 * mm]
 
 
 def require_printable(texts: Iterable[str]) -> None:
-    """A character that the font lacks would be printed as a box."""
+    """Refuse characters that the font lacks: they would be printed as boxes."""
     known = characters_of(_font())
     for each in texts:
         missing = next((character for character in each if character not in known), None)
         if missing is not None:
-            raise Dead(f"the font of invoices has no {missing!r}: name a file.ttf that has it in INVOICE_FONT")
+            raise Dead(f"the font of invoices has no {missing!r}: set INVOICE_FONT to a TrueType font that has it")
 
 
 def write_pdf(path: Path, number: str, content: dict[str, Any]) -> None:
-    """Atomically. An existing file stays as it was sent, even if a newer library would print it differently."""
+    """Write the file atomically. An existing file is kept as sent: a newer library may print it differently."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,17 +122,17 @@ def _lines(texts: Iterable[str], font: str) -> list[Flowable]:
 
 
 def _paragraph(text: str, font: str) -> Paragraph:
-    """Escaped: reportlab interprets tags, and some of them load images or evaluate code."""
+    """Escape the text: reportlab interprets tags, and some of them load images or evaluate code."""
     return Paragraph(escape(text), ParagraphStyle("plain", fontName=font, fontSize=SIZE, leading=SIZE + 3))
 
 
 def _price(price: Decimal) -> str:
-    """With all its decimals, and at least two."""
+    """Format with all decimals, at least two."""
     return f"{price:,.2f}" if price == round(price, 2) else f"{price:,f}"
 
 
 def _font() -> str:
-    """The name under which it is registered in reportlab."""
+    """Register the font with reportlab and return its name."""
     path = setting("INVOICE_FONT", "")
     if not path:
         return PLAIN

@@ -1,6 +1,6 @@
 """Compute the sums of an invoice. Pure, in decimal arithmetic.
 
-Each line is rounded to cents, half a cent away from zero; then the VAT of each rate, on the sum of its lines. All
+Each line is rounded to cents, half a cent away from zero. So is the VAT of each rate, on the sum of its lines. All
 other figures are sums of rounded values, so the totals add up.
 """
 
@@ -49,7 +49,7 @@ def add_up(items: Iterable[Item]) -> Sums:
 
 
 def cents(amount: Decimal) -> int:
-    """Of a rounded amount."""
+    """The cents of a rounded amount."""
     return int(amount.scaleb(2))
 
 

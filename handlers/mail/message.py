@@ -1,4 +1,4 @@
-"""Build the message of a mail: render templates in a sandbox, read attachments, prevent header injection."""
+"""Build the message: render templates in a sandbox, read attachments, prevent header injection."""
 
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -10,11 +10,11 @@ from typing import Any
 from handlers.mail.payloads import Attachment, Mail
 from mayfly import Dead, setting
 
-MAX_ATTACHMENT_BYTES = 20 << 20  # of all together
+MAX_ATTACHMENT_BYTES = 20 << 20  # in total
 
 
 def compose(mail: Mail, sender: str, key: str) -> bytes:
-    """The same key gives the same Message-ID, so that receivers can detect duplicates."""
+    """The same key yields the same Message-ID, so that receivers can detect duplicates."""
     subject, text, html = (_rendered(mail, part) for part in ("subject", "text", "html"))
     message = EmailMessage(policy=SMTP)
     message["From"], message["To"] = sender, mail.to
@@ -34,7 +34,7 @@ def compose(mail: Mail, sender: str, key: str) -> bytes:
 
 
 def _unsubscribe_headers(link: str | None) -> bytes:
-    """RFC 2369 and 8058. As bytes, because the email package folds and encodes long URLs."""
+    """Add the headers of RFC 2369 and 8058. As bytes, because the email package folds and encodes long URLs."""
     if link is None:
         return b""
     one_click = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" if link.startswith("https://") else ""
@@ -42,9 +42,9 @@ def _unsubscribe_headers(link: str | None) -> bytes:
 
 
 def _header(text: str) -> str:
-    """Checked again, because a template may have rendered it."""
+    """Check the subject again: it may be a rendered template."""
     if not text.isprintable():
-        raise Dead("the subject, once rendered, is more than one line of printable characters")
+        raise Dead("the rendered subject is not one line of printable characters")
     return text
 
 
@@ -52,17 +52,33 @@ def _rendered(mail: Mail, part: str) -> str | None:
     source: str | None = getattr(mail, part)
     if source is None or mail.context is None:
         return source
-    try:
-        from jinja2 import StrictUndefined, TemplateError  # slow to import, and most mails have no context
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ModuleNotFoundError:
-        raise Dead("mails with a context need Jinja2: pip install 'mayfly-jobs[mail]'") from None
-    environment = ImmutableSandboxedEnvironment(autoescape=part == "html", undefined=StrictUndefined)
+    environment, template_error = _jinja(autoescape=part == "html")
     context: dict[str, Any] = mail.context
     try:
-        return environment.from_string(source).render(context)
-    except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
-        raise Dead(f"the template of its {part} cannot be rendered: {error}") from error
+        return str(environment.from_string(source).render(context))
+    except (template_error, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        raise Dead(f"the template of the {part} cannot be rendered: {error}") from error
+
+
+def variables_of(*sources: str | None) -> set[str]:
+    """The names that these templates use; empty for templates with an error, which rendering reports."""
+    environment, template_error = _jinja(autoescape=False)
+    from jinja2.meta import find_undeclared_variables  # after the check that it is installed
+
+    try:
+        return {name for each in sources if each for name in find_undeclared_variables(environment.parse(each))}
+    except template_error:
+        return set()
+
+
+def _jinja(autoescape: bool) -> tuple[Any, type[Exception]]:
+    """A sandboxed environment, and the class of its errors."""
+    try:
+        from jinja2 import StrictUndefined, TemplateError  # slow to import, and most emails have no context
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ModuleNotFoundError:
+        raise Dead("emails with a context need Jinja2: pip install 'mayfly-jobs[mail]'") from None
+    return ImmutableSandboxedEnvironment(autoescape=autoescape, undefined=StrictUndefined), TemplateError
 
 
 def _attach(message: EmailMessage, attachments: list[Attachment]) -> None:
@@ -76,11 +92,11 @@ def _attach(message: EmailMessage, attachments: list[Attachment]) -> None:
 
 
 def _content(attachment: Attachment, room: int) -> bytes:
-    """Of a file below MAIL_ATTACHMENTS, after links and dots are resolved."""
+    """Read a file; with links and dots resolved, it must be below MAIL_ATTACHMENTS."""
     base = Path(setting("MAIL_ATTACHMENTS", "/nonexistent")).resolve()
     path = (base / attachment.path).resolve()
     if not path.is_relative_to(base) or not path.is_file():
         raise Dead(f"there is no attachment {attachment.path!r} in MAIL_ATTACHMENTS")
     if path.stat().st_size > room:
-        raise Dead(f"its attachments have more than {MAX_ATTACHMENT_BYTES:,} bytes")
+        raise Dead(f"the attachments have more than {MAX_ATTACHMENT_BYTES:,} bytes")
     return path.read_bytes()

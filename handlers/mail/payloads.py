@@ -1,4 +1,4 @@
-"""The payloads of mail, digests and invoices. No field can inject a header."""
+"""The payloads of emails, digests and invoices. No field can inject a header."""
 
 import re
 from decimal import Decimal
@@ -21,7 +21,7 @@ Link = Annotated[str, StringConstraints(pattern=LINK, max_length=500)]
 
 
 def is_address(text: str) -> bool:
-    """For addresses that come from a table."""
+    """Whether an address from a table is valid."""
     return re.fullmatch(ADDRESS, text) is not None
 
 
@@ -50,9 +50,9 @@ class Mail(Payload):
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
         if (self.subject is None) == (self.template is None):
-            raise ValueError("needs a subject or a template, and not both")
+            raise ValueError("needs either a subject or a template")
         if self.template is not None and (self.text, self.html) != (None, None):
-            raise ValueError("has its text and html from its template")
+            raise ValueError("with a template, text and html are not allowed")
         return self
 
 
@@ -65,7 +65,7 @@ class Digest(Payload):
 def exact(value: object) -> object:
     """Amounts are strings: JSON's 0.1 would become a binary float."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError('must be a string such as "19.99", or an integer')  # noqa: TRY004 - pydantic wants this one
+        raise ValueError('must be a string such as "19.99", or an integer')  # noqa: TRY004 - pydantic expects a ValueError
     return value
 
 
@@ -91,7 +91,7 @@ class Item(Payload):
 
 
 class Invoice(Payload):
-    """What is printed, except number, date and seller."""
+    """The printed content, except number, date and seller."""
 
     reference: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
     customer: Customer

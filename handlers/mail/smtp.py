@@ -1,18 +1,23 @@
-"""Send one message through one account, and classify the server's reply."""
+"""Send one message through one account, on a connection that a runner reuses, and classify the server's reply."""
 
 import smtplib
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock, Timer
 
 from handlers.mail.accounts import Account
 from handlers.mail.bounces import is_bounce
 
 SECONDS = 10.0  # for each step: connecting, a command, its reply
+IDLE_SECONDS = 1.0  # a connection without a message is closed after this
+MAX_MESSAGES = 100  # per connection; some servers allow no more
 
 
 class TemporaryFailure(Exception):
-    """Another account may succeed, or this one later."""
+    """Another account may succeed, or this account later."""
 
 
 class PermanentFailure(Exception):
@@ -24,7 +29,7 @@ class PermanentFailure(Exception):
 
 
 class LoginFailed(Exception):
-    """The account is wrong, not the mail."""
+    """The account is at fault, not the email."""
 
 
 class ReplyUnknown(Exception):
@@ -32,36 +37,100 @@ class ReplyUnknown(Exception):
 
 
 def send(account: Account, recipient: str, message: bytes, hand_over: Callable[[], None]) -> str:
-    """Returns the server's reply. `hand_over` is called right before the message is sent."""
-    with _opened(account) as smtp:
-        _expect(smtp.mail(account.sender))
-        _expect(smtp.rcpt(recipient), to_recipient=True)
-        hand_over()
-        try:
-            answer: tuple[int, bytes | str] = smtp.data(message)
-        except smtplib.SMTPDataError as error:  # the reply to DATA itself: nothing was sent yet
-            answer = error.smtp_code, error.smtp_error
-        except (OSError, smtplib.SMTPException) as error:
-            raise ReplyUnknown(type(error).__name__) from error
-        reply = _expect(answer)
-        with suppress(OSError, smtplib.SMTPException):
-            smtp.quit()  # the message is accepted even if the server closes the connection first
-        return reply
+    """Send and return the server's reply. `hand_over` is called right before the message is sent."""
+    with _failures():
+        connection = _begin_mail(account)
+        with _closed_on_error(connection.smtp):
+            _expect(connection.smtp.rcpt(recipient), to_recipient=True)
+            hand_over()
+            reply = _expect(_send_data(connection.smtp, message))
+    IDLE.keep(account, connection)
+    return reply
 
 
 def log_in(account: Account, seconds: float = SECONDS) -> None:
-    """Without sending: raises TemporaryFailure or LoginFailed, as `send` would."""
-    with _opened(account, seconds) as smtp:
-        smtp.quit()
+    """Log in without sending; raise TemporaryFailure or LoginFailed, as `send` would."""
+    with _failures():
+        _open(account, seconds).smtp.quit()
+
+
+@dataclass
+class SmtpConnection:
+    smtp: smtplib.SMTP
+    messages: int = 0  # sent so far
+
+
+class IdleConnections:
+    """Connections of this runner between two emails, at most one per account.
+
+    They are closed after a moment, because a runner without an email to send does not count in `at_once`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: dict[Account, tuple[SmtpConnection, Timer]] = {}
+
+    def take(self, account: Account) -> SmtpConnection | None:
+        with self._lock:
+            connection, timer = self._kept.pop(account, (None, None))
+        if timer is not None:
+            timer.cancel()
+        return connection
+
+    def keep(self, account: Account, connection: SmtpConnection) -> None:
+        connection.messages += 1
+        if connection.messages >= MAX_MESSAGES:
+            _quit(connection)
+            return
+        timer = Timer(IDLE_SECONDS, self.close, [account])
+        timer.daemon = True
+        with self._lock:
+            self._kept[account] = connection, timer
+        timer.start()
+
+    def close(self, account: Account) -> None:
+        connection = self.take(account)
+        if connection is not None:
+            _quit(connection)
+
+
+IDLE = IdleConnections()
+
+
+def _quit(connection: SmtpConnection) -> None:
+    with suppress(OSError, smtplib.SMTPException):  # the server may have closed it already
+        connection.smtp.quit()
+    connection.smtp.close()
+
+
+def _begin_mail(account: Account) -> SmtpConnection:
+    """Name the sender, on the idle connection if the server still accepts it there."""
+    kept = IDLE.take(account)
+    if kept is not None:
+        with suppress(OSError, smtplib.SMTPException, TemporaryFailure, PermanentFailure):
+            _expect(kept.smtp.mail(account.sender))
+            return kept
+        kept.smtp.close()
+    connection = _open(account, SECONDS)
+    with _closed_on_error(connection.smtp):
+        _expect(connection.smtp.mail(account.sender))
+    return connection
+
+
+def _send_data(smtp: smtplib.SMTP, message: bytes) -> tuple[int, bytes | str]:
+    try:
+        return smtp.data(message)
+    except smtplib.SMTPDataError as error:  # the reply to the DATA command: nothing is sent yet
+        return error.smtp_code, error.smtp_error
+    except (OSError, smtplib.SMTPException) as error:
+        raise ReplyUnknown(type(error).__name__) from error
 
 
 @contextmanager
-def _opened(account: Account, seconds: float = SECONDS) -> Iterator[smtplib.SMTP]:
-    """Connected and logged in. Every error before the message is handed over is temporary."""
+def _failures() -> Iterator[None]:
+    """Every other error before the message is handed over is temporary."""
     try:
-        with _connected(account, seconds) as smtp:
-            _log_in(account, smtp)
-            yield smtp
+        yield
     except smtplib.SMTPResponseException as error:
         raise TemporaryFailure(f"{error.smtp_code} {_text(error.smtp_error)}") from error
     except (OSError, smtplib.SMTPException) as error:
@@ -69,18 +138,32 @@ def _opened(account: Account, seconds: float = SECONDS) -> Iterator[smtplib.SMTP
 
 
 @contextmanager
-def _connected(account: Account, seconds: float) -> Iterator[smtplib.SMTP]:
-    context = None if account.tls == "none" else ssl.create_default_context(cafile=account.ca_file)
+def _closed_on_error(smtp: smtplib.SMTP) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        smtp.close()
+        raise
+
+
+def _open(account: Account, seconds: float) -> SmtpConnection:
+    """Connect and log in."""
+    context = None if account.tls == "none" else tls_context(account.ca_file)
     if account.tls == "tls":
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(account.host, account.port, timeout=seconds, context=context)
     else:
         smtp = smtplib.SMTP(account.host, account.port, timeout=seconds)
-    try:
+    with _closed_on_error(smtp):
         if account.tls == "starttls":
             smtp.starttls(context=context)
-        yield smtp
-    finally:
-        smtp.close()
+        _log_in(account, smtp)
+    return SmtpConnection(smtp)
+
+
+@cache
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Once per runner: it reads all certificates of the system."""
+    return ssl.create_default_context(cafile=ca_file)
 
 
 def _log_in(account: Account, smtp: smtplib.SMTP) -> None:

@@ -58,7 +58,7 @@ invoices = Table(
     Column("net", Id, nullable=False),  # cents, like the next two
     Column("vat", Id, nullable=False),
     Column("total", Id, nullable=False),
-    Column("content", LongText, nullable=False),  # JSON: everything that is printed, as it was when issued
+    Column("content", LongText, nullable=False),  # JSON: the printed content, as issued
     Column("issued_at", UtcTimestamp, nullable=False),
 )
 
@@ -81,7 +81,7 @@ def newest_news(person_id: int, since_at: datetime, until_at: datetime, limit: i
         .subquery("newest")
     )
     n = newest.c
-    unnamed = case((n.author_id.is_(None), "The co-facilitator"), else_="Somebody")
+    unnamed = case((n.author_id.is_(None), "The co-facilitator"), else_="Someone")
     return (
         select(boards.c.title, func.coalesce(people.c.name, unnamed), n.body)
         .select_from(newest.join(boards, boards.c.id == n.board_id).outerjoin(people, people.c.id == n.author_id))
@@ -90,10 +90,10 @@ def newest_news(person_id: int, since_at: datetime, until_at: datetime, limit: i
 
 
 def people_with_news(after: int, last: int, until_at: datetime) -> Select[Any]:
-    """Among people with ids from after + 1 to last.
+    """People with news among the ids from after + 1 to last.
 
-    Compares the newest post of each board, instead of asking whether there is a post after the mark: MySQL would read
-    all posts of the board for a person who has seen them all.
+    Compares the mark with the newest post of each board. With EXISTS (a post after the mark), MySQL would read all
+    posts of a board without news.
     """
     m, d = members.c, digests.c
     newest_at = (

@@ -1,4 +1,4 @@
-"""Stored templates: subject and bodies that are in the database once, for mails to many recipients."""
+"""Stored templates: subject and bodies are in the database once, for emails to many recipients."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def find_template(key: str) -> Select[Any]:
 
 
 def with_template(job: Job, mail: Mail) -> Mail:
-    """Replace the key of a template by its texts."""
+    """Replace the key of a template with its texts."""
     if mail.template is None:
         return mail
     query = find_template(mail.template)
@@ -28,7 +28,7 @@ def with_template(job: Job, mail: Mail) -> Mail:
 
 
 def with_texts(mail: Mail, subject: str, text: str | None, html: str | None) -> Mail:
-    """With these templates, whose context has the recipient's address and unsubscribe link."""
+    """Return the email with these templates; their context has the recipient's address and unsubscribe link."""
     context = {"email": mail.to, "unsubscribe": mail.unsubscribe, **(mail.context or {})}
     texts = {"template": None, "subject": subject, "text": text, "html": html, "context": context}
     return mail.model_copy(update=texts)

@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 
-from handlers.maintenance.payloads import CheckHealth, PurgeSessions, RollUpMetrics, VacuumLogs
+from handlers.maintenance.payloads import CheckHealth, PruneRecords, PurgeSessions, RollUpMetrics, VacuumLogs
 from mayfly import Job, handler
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 
-@handler("purge_sessions", lane="misc")
+@handler("purge_sessions", lane="purge_sessions")
 def purge_sessions(job: Job, wanted: PurgeSessions) -> dict[str, int]:
     from handlers.maintenance.purge import purge
     from handlers.maintenance.tables import sessions
@@ -16,7 +16,7 @@ def purge_sessions(job: Job, wanted: PurgeSessions) -> dict[str, int]:
     return {"sessions": purge(job, sessions, "seen_at", timedelta(days=wanted.days))}
 
 
-@handler("vacuum_logs", lane="misc")
+@handler("vacuum_logs", lane="vacuum_logs")
 def vacuum_logs(job: Job, wanted: VacuumLogs) -> dict[str, int]:
     from handlers.maintenance.log_files import delete_log_files
     from handlers.maintenance.purge import purge
@@ -27,15 +27,22 @@ def vacuum_logs(job: Job, wanted: VacuumLogs) -> dict[str, int]:
     return {"rows": rows, "files": len(deleted), "bytes": sum(each.size_bytes for each in deleted)}
 
 
-@handler("metric_rollup", lane="misc")
+@handler("prune_records", lane="vacuum_logs")
+def prune_records(job: Job, _nothing: PruneRecords) -> dict[str, int]:
+    from handlers.maintenance.retention import prune
+
+    return prune(job)
+
+
+@handler("metric_rollup", lane="metric_rollup")
 def metric_rollup(job: Job, wanted: RollUpMetrics) -> dict[str, int]:
     from handlers.maintenance.rollup import roll_up
 
     return roll_up(job, timedelta(days=wanted.point_days), timedelta(days=wanted.minute_days))
 
 
-# One attempt: the next minute checks again, and a red finding is reported at once.
-@handler("health_check", lane="misc", timeout=30, max_attempts=1)
+# One attempt: the next job checks again, and a new problem is reported at once.
+@handler("health_check", lane="health_check", timeout=30, max_attempts=1)
 def health_check(job: Job, wanted: CheckHealth) -> dict[str, str]:
     from handlers.maintenance.health import check
 

@@ -1,4 +1,4 @@
-"""The findings of a health check: green, yellow or red, by thresholds that are settings."""
+"""The findings of a health check: green, yellow or red, by configurable thresholds."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Finding(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """A figure is yellow from the first on, red from the second on."""
+    """A value is yellow from the first threshold, red from the second."""
 
     yellow: float
     red: float
@@ -29,13 +29,13 @@ class Thresholds(NamedTuple):
 
 
 def read_thresholds(name: str, usual: str) -> Thresholds:
-    """From a setting such as HEALTH_DISK=85,95."""
+    """Read a setting such as HEALTH_DISK=85,95."""
     try:
         yellow, red = (float(each) for each in setting(name, usual).split(","))
     except ValueError:
         yellow, red = 1.0, 0.0
     if not 0 <= yellow <= red < MAX_THRESHOLD or red == 0:  # also refuses NaN
-        raise Dead(f"{name} must be two numbers such as {usual}: yellow from the first on, red from the second")
+        raise Dead(f"{name} must be two numbers such as {usual}: yellow from the first, red from the second")
     return Thresholds(yellow, red)
 
 

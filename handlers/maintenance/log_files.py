@@ -1,7 +1,7 @@
 """Delete log files below one directory that are too old or too large in total. Files in use are kept.
 
-Directories are walked by file descriptors and symbolic links are not followed, so a user who may write there cannot
-redirect the walk to another directory.
+The walk uses directory file descriptors and does not follow symbolic links, so a user with write access cannot
+redirect it to another directory.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from mayfly import Dead, Job, setting
 
 NAMES = "*.log *.log.* *.log-*"
-RECENT = timedelta(hours=1)  # a file that was written to since then is in use
+RECENT = timedelta(hours=1)  # a file modified since then is in use
 Identity = tuple[int, int]  # device and inode: the same after a rename
 
 
@@ -28,13 +28,13 @@ class LogFile:
 
 
 def delete_log_files(job: Job, age: timedelta, max_bytes: int) -> list[LogFile]:
-    """Returns the deleted files; does nothing if LOG_FILES_DIR is not set."""
+    """Return the deleted files. Does nothing if LOG_FILES_DIR is not set."""
     directory = setting("LOG_FILES_DIR", "")
     if not directory:
         return []
     top = Path(directory)
     if not top.is_absolute() or not top.is_dir():
-        raise Dead("LOG_FILES_DIR must be a directory, as an absolute path")
+        raise Dead("LOG_FILES_DIR must be the absolute path of a directory")
     now = job.now.timestamp()
     names = setting("LOG_FILES_NAMES", NAMES).split()
     found = [file for _, _, file in _walk(top, names)]
@@ -43,7 +43,7 @@ def delete_log_files(job: Job, age: timedelta, max_bytes: int) -> list[LogFile]:
 
 
 def choose(found: Iterable[LogFile], in_use: set[Identity], before: float, max_bytes: int) -> list[LogFile]:
-    """Files that are too old, then the oldest of the rest until the remaining ones fit into `max_bytes`. Pure."""
+    """Choose files that are too old, then the oldest until the remaining ones fit into `max_bytes`. Pure."""
     files = sorted(set(found), key=lambda each: (each.modified, each.identity))
     excess_bytes = sum(each.size_bytes for each in files) - max_bytes
     chosen = []
@@ -55,7 +55,7 @@ def choose(found: Iterable[LogFile], in_use: set[Identity], before: float, max_b
 
 
 def open_files() -> set[Identity]:
-    """Files that any process has open, as far as this user may see them."""
+    """Files that any process has open, as far as this user can see."""
     found: set[Identity] = set()
     for process in os.scandir("/proc"):
         if process.name.isdigit():
@@ -67,13 +67,13 @@ def open_files() -> set[Identity]:
 def _opened_by(process: os.DirEntry[str]) -> set[Identity]:
     found = set()
     for descriptor in os.scandir(f"{process.path}/fd"):
-        with suppress(OSError):  # closed meanwhile
+        with suppress(OSError):  # closed in the meantime
             found.add(_identity(descriptor.stat()))
     return found
 
 
 def _remove(top: Path, names: list[str], chosen: list[LogFile]) -> list[LogFile]:
-    """Only those that have not changed since they were chosen."""
+    """Delete only files that have not changed since they were chosen."""
     removed = []
     wanted = set(chosen)
     for directory, name, file in _walk(top, names):

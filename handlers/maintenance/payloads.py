@@ -1,4 +1,4 @@
-"""The payloads of maintenance jobs. They say how long data is kept, never which table or directory is cleaned."""
+"""The payloads of maintenance jobs. They set how long data is kept, never which table or directory is cleaned."""
 
 from typing import Annotated, Literal
 
@@ -19,6 +19,10 @@ class VacuumLogs(Payload):
     days: Days = 30  # of rows
     file_days: Days = 30
     file_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1 << 30  # of all files together
+
+
+class PruneRecords(Payload):
+    """No fields: each table has a setting."""
 
 
 class RollUpMetrics(Payload):

@@ -18,7 +18,7 @@ FIRST_SERVER_ERROR = 500
 
 
 def check_disks() -> Iterator[Finding]:
-    """Percent used as `df` computes it: blocks reserved for root count as used."""
+    """Compute the percentage like `df`: blocks reserved for root count as used."""
     thresholds = read_thresholds("HEALTH_DISK", "85,95")
     for path in setting("HEALTH_DISKS", "/").split():
         try:
@@ -38,7 +38,7 @@ def check_memory() -> Iterator[Finding]:
 
 
 def smtp_probes(cooldowns: Mapping[str, datetime]) -> Probes:
-    thresholds = _answer_thresholds()
+    thresholds = _response_thresholds()
     probes: Probes = {}
     for each in read_accounts(setting("SMTP_ACCOUNTS", "")):
         what = f"mail {each.name}"
@@ -62,8 +62,8 @@ def _probe_account(what: str, account: Account, thresholds: Thresholds) -> Findi
 
 
 def provider_probes() -> Probes:
-    """Any answer below 500 is good: the probe sends no key, so a provider may well refuse it."""
-    thresholds = _answer_thresholds()
+    """Any status below 500 is good: the probe sends no key, so the provider may refuse the request."""
+    thresholds = _response_thresholds()
     probes: Probes = {}
     for name in setting("HEALTH_PROVIDERS", PROVIDERS).split():
         urls = setting(name, "").split()
@@ -74,23 +74,23 @@ def provider_probes() -> Probes:
 
 
 def _probe_provider(what: str, url: str, thresholds: Thresholds) -> Finding:
-    from handlers.http import HttpClient  # here: only this probe needs it
+    from handlers.http import HttpClient  # only this probe needs it
 
     begun = time.monotonic()
     try:
         seconds = thresholds.red
-        client = HttpClient(url, connect_seconds=seconds, answer_seconds=seconds)
-        answer = client.call("GET", expected=range(100, 600))
+        client = HttpClient(url, connect_seconds=seconds, response_seconds=seconds)
+        response = client.call("GET", expected=range(100, 600))
     except ValueError:
         return Finding(what, RED, "is not a URL")
     except (Dead, Retry) as error:
         return Finding(what, RED, str(error))
-    text = f"{answer.host} answered {answer.status}"
-    return Finding(what, RED, text) if answer.status >= FIRST_SERVER_ERROR else _timed(what, text, begun, thresholds)
+    status, text = response.status, f"{response.host} returned {response.status}"
+    return Finding(what, RED, text) if status >= FIRST_SERVER_ERROR else _timed(what, text, begun, thresholds)
 
 
-def _answer_thresholds() -> Thresholds:
-    """For every service that is called. The second one is also the timeout."""
+def _response_thresholds() -> Thresholds:
+    """The thresholds for all called services. The second one is also the timeout."""
     return read_thresholds("HEALTH_ANSWER", "2,5")
 
 

@@ -1,7 +1,7 @@
 """Aggregate metric points per minute, hour and day. Each point is added once to each, even if it is late.
 
-A point is marked in the transaction that adds it, so neither a second run nor a second host adds it again, and a late
-point still changes the hour it belongs to. Nothing is recomputed from points or minutes, which may be deleted.
+A point is marked in the transaction that adds it, so no other run or host adds it again, and a late point still
+counts in its hour. Nothing is recomputed from points or minutes, which may be deleted already.
 """
 
 import math
@@ -51,7 +51,7 @@ def roll_up(job: Job, points_kept: timedelta, minutes_kept: timedelta) -> dict[s
 
 
 def _repeat(job: Job, what: str, step: Callable[[Connection], int]) -> int:
-    """Until a step does nothing; returns the total over all slices of this job."""
+    """Repeat `step` until it changes nothing; return the total over all slices of this job."""
     kept = {what: 0, **(job.state or {})}
     while done := job.write(step):
         kept[what] += done
@@ -61,7 +61,7 @@ def _repeat(job: Job, what: str, step: Callable[[Connection], int]) -> int:
 
 
 def add_up(points: Iterable[MetricPoint], minutes_since: datetime) -> dict[RollupKey, RollupSum]:
-    """Pure. Skips minutes that would be deleted at once, and values that are no finite numbers."""
+    """Skip minutes that would be deleted at once, and values that are not finite. Pure."""
     sums: dict[RollupKey, RollupSum] = {}
     for name, at, value in points:
         if not math.isfinite(value):
@@ -77,7 +77,7 @@ def add_up(points: Iterable[MetricPoint], minutes_since: datetime) -> dict[Rollu
 
 
 def count_some(connection: Connection, minutes_since: datetime) -> int:
-    """Add the next uncounted points, all or none; returns how many. Skips points that another host has locked."""
+    """Add the next uncounted points in one transaction; return how many. Skips points locked by another host."""
     point = metric_points.c
     due = (
         select(point.id, point.name, point.measured_at, point.value)
@@ -96,7 +96,7 @@ def count_some(connection: Connection, minutes_since: datetime) -> int:
 
 
 def _add(connection: Connection, key: RollupKey, sum_: RollupSum) -> None:
-    """UPDATE first: the row is usually there, and MySQL's INSERT of an existing key may deadlock."""
+    """UPDATE first: the row usually exists, and MySQL's INSERT of an existing key may deadlock."""
     rollup = metric_rollups.c
     add = (
         update(metric_rollups)
@@ -115,7 +115,7 @@ def _add(connection: Connection, key: RollupKey, sum_: RollupSum) -> None:
 
 
 def _delete_minutes(connection: Connection, before: datetime) -> int:
-    """One hour of them per commit."""
+    """Delete old minutes, one hour of them per commit."""
     rollup = metric_rollups.c
     is_old = (rollup.span == "minute") & (rollup.begins_at < before)
     oldest = connection.scalar(select(func.min(rollup.begins_at)).where(is_old))

@@ -45,10 +45,19 @@ metric_rollups = Table(
     Column("highest", Double),
 )
 
+health_problems = Table(  # red findings; each was reported once
+    "app_health_problems",
+    metadata,
+    Column("subject", String(190), primary_key=True),
+    Column("since_at", UtcTimestamp, nullable=False),
+    Column("job_id", Id, nullable=False),  # the job that reported it
+    Column("recovered_at", UtcTimestamp),
+)
+
 health_checks = Table(
     "app_health",
     metadata,
-    Column("job_id", Id, primary_key=True, autoincrement=False),  # a check that is run again finds its row
+    Column("job_id", Id, primary_key=True, autoincrement=False),  # a repeated check finds its row
     Column("checked_at", UtcTimestamp, nullable=False),
     Column("host", String(64), nullable=False),
     Column("worst", String(8), nullable=False),

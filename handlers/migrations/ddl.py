@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE INDEX that can be repeated: MySQL commits each DDL statement by itself."""
+"""Idempotent CREATE TABLE and CREATE INDEX: MySQL commits each DDL statement separately."""
 
 from alembic import op
 from sqlalchemy import Column, inspect
@@ -6,7 +6,7 @@ from sqlalchemy.schema import SchemaItem
 
 
 def create_table(name: str, *items: SchemaItem) -> None:
-    """Text is compared exactly, and the id of a deleted row is not used again."""
+    """Compare text exactly, and never reuse the id of a deleted row."""
     counts_up = any(isinstance(each, Column) and each.autoincrement is True for each in items)
     op.create_table(
         name,

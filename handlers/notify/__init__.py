@@ -1,13 +1,14 @@
 """Notifications: one job per subscription of a person; a subscription is a browser, a chat channel or a phone."""
 
 from handlers.notify.payloads import Notification
+from handlers.outages import SURVIVES_OUTAGE
 from mayfly import Job, enqueue, handler
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 
 # In threads: a slow push service delays only its own jobs.
-@handler("notify_push", lane="notify", timeout=30, ack="each", threads=8)
+@handler("notify_push", lane="notify", timeout=30, ack="each", threads=8, **SURVIVES_OUTAGE)
 def notify_push(job: Job, notification: Notification) -> dict[str, object]:
     from handlers.notify.tables import find_subscription
 
@@ -23,7 +24,7 @@ def notify_push(job: Job, notification: Notification) -> dict[str, object]:
 
 
 def _fan_out(job: Job, notification: Notification, key: str) -> int:
-    """Enqueue one job per subscription, with this job's `done`, so that each is retried by itself."""
+    """Enqueue one job per subscription, in the transaction of this job's `done`; each is retried on its own."""
     from handlers.notify.tables import subscription_ids
 
     ids = subscription_ids(job, notification.person)

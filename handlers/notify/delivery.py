@@ -12,8 +12,8 @@ from handlers.notify.tables import Subscription, delete_subscription
 from mayfly import Dead, Job, Retry, Snooze
 
 GONE = (404, 410)
-ANSWER_SECONDS = 10.0
-# A duplicate notification is a nuisance, a lost one goes unnoticed: after an unknown answer it is sent again.
+RESPONSE_SECONDS = 10.0
+# A duplicate notification is a nuisance, a lost one goes unnoticed: if the outcome is unknown, it is sent again.
 ON_DOUBT = "resend"
 
 
@@ -29,16 +29,16 @@ def deliver(job: Job, notification: Notification, subscription: Subscription, ke
     message = _writer(subscription.kind)(notification, subscription, key, job.now)
     effect.hand_over(subscription.label, record.state)
     try:
-        answer = _send(message)
+        response = _send(message)
     except (ResponseTooLarge, ResponseUnknown) as error:
         raise error if may_resend(job, ON_DOUBT) else _doubt(subscription) from error
     except (Dead, Retry, Snooze) as refused:
         effect.reopen(str(refused))
         raise
-    if answer.status in GONE:
+    if response.status in GONE:
         delete_subscription(job, subscription)
-    effect.complete(str(answer.status))
-    return {"answer": str(answer.status)}
+    effect.complete(str(response.status))
+    return {"answer": str(response.status)}
 
 
 def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], PushMessage]:
@@ -53,9 +53,9 @@ def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], 
 
 
 def _send(message: PushMessage) -> HttpResponse:
-    client = client_for_user_url(message.url, answer_seconds=ANSWER_SECONDS, quotes=False)
+    client = client_for_user_url(message.url, response_seconds=RESPONSE_SECONDS, quotes=False)
     return client.call("POST", "", message.body, message.headers, expected=GONE)
 
 
 def _doubt(subscription: Subscription) -> Exception:
-    return Dead(f"handed over to {subscription.label}, answer unknown: held, because it may have been sent")
+    return Dead(f"handed over to {subscription.label}, outcome unknown: held, because it may have been sent")

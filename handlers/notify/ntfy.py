@@ -13,7 +13,7 @@ def write(notification: Notification, subscription: Subscription, _key: str, _no
     if not topic or server.endswith(":/"):
         raise Dead(f"the URL of subscription {subscription.id} names no topic")
     token = subscription.token or ""
-    if not (token.isascii() and token.isprintable()):  # the error message of the HTTP client would quote it
+    if not (token.isascii() and token.isprintable()):  # the HTTP client would quote it in its error message
         raise Dead(f"the token of subscription {subscription.id} cannot be used")
     content = {"topic": topic, "title": notification.title, "message": notification.body or notification.title}
     headers = {"Authorization": f"Bearer {token}"} if token else {}

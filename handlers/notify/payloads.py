@@ -12,7 +12,7 @@ MAX_BYTES = 3800  # as JSON; push services accept 4096 encrypted bytes, includin
 
 def plain(text: str) -> str:
     if any(not each.isprintable() and each != "\n" for each in text):
-        raise ValueError("must be printable characters, in lines")
+        raise ValueError("must be lines of printable characters")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The subscriptions of people. URL, keys and token of a subscription are secrets: with them anybody can send."""
+"""The subscriptions of people. URL, keys and token are secrets: anyone who has them can send."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -41,7 +41,7 @@ class Subscription:
 
     @property
     def label(self) -> str:
-        """For logs and errors: without secrets."""
+        """The name for logs and errors, without secrets."""
         return f"{self.kind} {self.id} at {self.host}"
 
 
@@ -65,7 +65,7 @@ def find_subscription(job: Job, subscription_id: int, person_id: int) -> Subscri
 
 
 def delete_subscription(job: Job, subscription: Subscription) -> None:
-    """By id and URL: a person who has subscribed again meanwhile stays subscribed."""
+    """Delete by id and URL: a person that has subscribed again in the meantime stays subscribed."""
     c = subscriptions.c
     gone = delete(subscriptions).where(c.id == subscription.id, c.url == subscription.url)
     job.write(lambda connection: connection.execute(gone))

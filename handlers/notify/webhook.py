@@ -6,7 +6,7 @@ from handlers.notify.message import PushMessage, json_message
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 
-ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # <!here> would notify a whole channel
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # "<!here>" would notify a whole channel
 
 
 def write(notification: Notification, subscription: Subscription, _key: str, _now: datetime) -> PushMessage:

@@ -26,7 +26,7 @@ def write(notification: Notification, subscription: Subscription, key: str, now:
         "Content-Type": "application/octet-stream",
         "Content-Encoding": "aes128gcm",
         "TTL": str(int(TIME_TO_LIVE.total_seconds())),
-        "Topic": tag,  # a repeated message replaces one that is still waiting
+        "Topic": tag,  # a repeated message replaces an undelivered one
         "Authorization": _signature(subscription.url, now),
     }
     return PushMessage(subscription.url, encrypted(content_of(notification, tag), subscription), headers)
@@ -61,13 +61,13 @@ def _signature(url: str, now: datetime) -> str:
     try:
         signed: str = Vapid02.from_string(private_key).sign(claims)["Authorization"]
     except (VapidException, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # The class name alone: the text of some errors quotes the key.
+        # Only the class name: the text of some errors contains the key.
         raise Dead(f"VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: {type(error).__name__}") from None
     return signed
 
 
 def _configured(name: str) -> str:
-    """Like `requires`, which holds for a whole handler: only browsers need these keys."""
+    """Like `requires`, which applies to a whole handler; only browsers need these keys."""
     found = setting(name, "")
     if not found:
         raise Cancel(f"integration not configured: {name}")

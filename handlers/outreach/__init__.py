@@ -1,11 +1,11 @@
-"""Outreach: one mail to many recipients (a blast), each of whom gets it once and can unsubscribe."""
+"""Outreach: one email to many recipients (a blast). Each gets it once and can unsubscribe."""
 
 from handlers.outreach.payloads import BlastCallback, Outreach, Unsubscribe
 from mayfly import Job, handler
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
-LANE = "outreach"
+LANE = "send_outreach"
 
 
 @handler("send_outreach", lane=LANE, requires=("SMTP_ACCOUNTS", "UNSUBSCRIBE_URL", "UNSUBSCRIBE_SECRET"))
@@ -26,6 +26,6 @@ def close_blast(job: Job, ended: BlastCallback) -> dict[str, int]:
 
 @handler("unsubscribe", lane=LANE, requires=("UNSUBSCRIBE_SECRET",))
 def unsubscribe_recipient(job: Job, wanted: Unsubscribe) -> dict[str, str]:
-    from handlers.outreach.unsubscribe import unsubscribe_address
+    from handlers.mail.bulk import unsubscribe_address
 
     return {"address": unsubscribe_address(job, wanted.token)}

@@ -1,4 +1,4 @@
-"""Send a blast: walk through its audience in steps, each of which commits its mails and its recipients together."""
+"""Send a blast: walk through its audience in steps. Each step commits its emails and recipients together."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,18 +9,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from handlers.mail.message import compose
+from handlers.mail.bulk import LOW_PRIORITY, UnsubscribeLinks
+from handlers.mail.message import compose, variables_of
 from handlers.mail.payloads import ADDRESS, Mail
 from handlers.mail.templates import with_texts
 from handlers.outreach import audiences, tables
 from handlers.outreach.audiences import Recipient
 from handlers.outreach.payloads import Outreach
-from handlers.outreach.unsubscribe import UnsubscribeLinks
 from handlers.suppressions import canonical, suppressed
 from mayfly import Job, batch, enqueue_many
 
-STEP_SIZE = 500  # recipients: a fraction of a second
-LOW_PRIORITY = 2  # so that a second blast starts while the mails of the first are still being sent
+STEP_SIZE = 500  # recipients; takes a fraction of a second
 MAX_ADDRESS_LENGTH = 190  # as its column
 
 Mails = Callable[[Iterable[Recipient]], Iterator[dict[str, Any]]]
@@ -38,24 +37,25 @@ class BlastProgress:
 
 def fan_out(job: Job, outreach: Outreach, lane: str) -> dict[str, int]:
     links = UnsubscribeLinks()
-    _check_templates(outreach, links)
+    payloads = _BlastPayloads(outreach, links)
+    _check_templates(outreach, payloads, job.read(lambda connection: audiences.sample(connection, outreach.to)))
     tables.begin(job, outreach)
     state = BlastProgress(**(job.state or {}))
     total = job.read(lambda connection: audiences.count(connection, outreach.to))
     name = f"blast:{outreach.blast}:{job.id}"
     while found := _next_page(job, outreach, state.after):
-        state = _take_step(job, outreach, state, found, partial(_mails, outreach, links, lane, name))
+        state = _take_step(job, outreach, state, found, partial(_mails, payloads, lane, name))
         job.progress(state.read, total, "recipients")
         job.checkpoint(asdict(state))
     figures = _figures(state, tables.count_mails(job))
     tables.store_figures(job, figures)
-    # The batch consists of the jobs with this group key, which all steps have enqueued.
+    # The batch consists of the jobs with this group key, enqueued by all steps.
     with batch(name, on_complete=("close_blast", {"job": job.id})):
         return figures
 
 
 def _figures(state: BlastProgress, mails: int) -> dict[str, int]:
-    """`written`: in the audience twice, or already mailed by this blast or an excluded one."""
+    """`written`: twice in the audience, or already emailed by this blast or an excluded one."""
     written = max(state.read - state.suppressed - state.unfit - mails, 0)
     return {"mails": mails, "suppressed": state.suppressed, "written": written, "unfit": state.unfit}
 
@@ -64,10 +64,9 @@ def _next_page(job: Job, outreach: Outreach, after: int) -> list[Recipient]:
     return job.read(lambda connection: audiences.page(connection, outreach.to, after, STEP_SIZE))
 
 
-def _check_templates(outreach: Outreach, links: UnsubscribeLinks) -> None:
-    """A template that cannot be rendered fails the blast, instead of every single mail."""
-    sample = Recipient(1, "ann@example.com", "Ann")
-    mail = Mail.model_validate(_payload(outreach, sample, links))
+def _check_templates(outreach: Outreach, payloads: "_BlastPayloads", sample: Recipient) -> None:
+    """Render the templates once: an error fails the blast instead of every single email."""
+    mail = Mail.model_validate(payloads.payload_for(sample))
     compose(with_texts(mail, outreach.subject, outreach.text, outreach.html), sample.email, "")
 
 
@@ -92,7 +91,7 @@ def _take_step(
 
 
 def _by_address(found: Iterable[Recipient]) -> dict[str, Recipient]:
-    """Each canonical address once, as it is spelled first."""
+    """Return each canonical address once, in its first spelling."""
     valid: dict[str, Recipient] = {}
     for each in found:
         if _is_address(each.email):
@@ -105,22 +104,30 @@ def _is_address(text: str) -> bool:
 
 
 def _mails(
-    outreach: Outreach, links: UnsubscribeLinks, lane: str, group_key: str, recipients: Iterable[Recipient]
+    payloads: "_BlastPayloads", lane: str, group_key: str, recipients: Iterable[Recipient]
 ) -> Iterator[dict[str, Any]]:
     same = {"type": "send_email", "lane": lane, "priority": LOW_PRIORITY, "group_key": group_key}
     for each in recipients:
-        yield {**same, "payload": _payload(outreach, each, links)}
+        yield {**same, "payload": payloads.payload_for(each)}
 
 
-def _payload(outreach: Outreach, recipient: Recipient, links: UnsubscribeLinks) -> dict[str, Any]:
-    """The template by its key, so that the jobs table does not hold a copy of it per recipient."""
-    email = recipient.email.strip()
-    digest = sha256(canonical(email).encode()).hexdigest()[:32]
-    payload = {
-        "to": email,
-        "template": tables.template_key(outreach.blast),
-        "context": {"name": recipient.name},
-        "unsubscribe": links.link_for(email),
-        "key": f"blast:{outreach.blast}:{digest}",
-    }
-    return payload if outreach.reply_to is None else {**payload, "reply_to": outreach.reply_to}
+class _BlastPayloads:
+    """The emails of one blast. They have only what the templates use, so that the jobs table stays small."""
+
+    def __init__(self, outreach: Outreach, links: UnsubscribeLinks) -> None:
+        self._outreach, self._links = outreach, links
+        self._used = variables_of(outreach.subject, outreach.text, outreach.html)
+
+    def payload_for(self, recipient: Recipient) -> dict[str, Any]:
+        """Refers to the template by its key."""
+        outreach, email = self._outreach, recipient.email.strip()
+        digest = sha256(canonical(email).encode()).hexdigest()[:32]
+        fields = {name: value for name, value in recipient.fields.items() if name in self._used}
+        payload = {
+            "to": email,
+            "template": tables.template_key(outreach.blast),
+            "context": {**fields, "name": recipient.name},
+            "unsubscribe": self._links.link_for(email),
+            "key": f"blast:{outreach.blast}:{digest}",
+        }
+        return payload if outreach.reply_to is None else {**payload, "reply_to": outreach.reply_to}

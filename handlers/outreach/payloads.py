@@ -24,11 +24,32 @@ class ListAudience(Payload):
     list: Annotated[Line, StringConstraints(min_length=1, max_length=190)]
 
 
-Audience = Literal["everybody"] | BoardAudience | ListAudience
+Value = Annotated[Line, StringConstraints(min_length=1, max_length=190)]
+Values = Annotated[tuple[Value, ...], Field(min_length=1, max_length=100)]
+
+
+class ProspectFilter(Payload):
+    """A prospect fits if each given field has one of these values, ignoring case."""
+
+    company: Values | None = None
+    title: Values | None = None
+    city: Values | None = None
+    country: Values | None = None
+    email_status: Values | None = None
+    import_job: Id | None = None  # the job that imported it
+
+
+class ProspectAudience(Payload):
+    """The prospects with an address that fit; `{"prospects": {}}` are all."""
+
+    prospects: ProspectFilter
+
+
+Audience = Literal["everybody"] | BoardAudience | ListAudience | ProspectAudience
 
 
 class Outreach(Payload):
-    """Subject, text and html are Jinja2 templates with `name`, `email` and `unsubscribe` of each recipient."""
+    """Subject, text and html are Jinja2 templates with name, email, unsubscribe link and fields of each recipient."""
 
     blast: BlastName
     to: Audience
@@ -41,7 +62,7 @@ class Outreach(Payload):
     @model_validator(mode="after")
     def _has_a_body(self) -> Self:
         if self.text is self.html is None:
-            raise ValueError("needs a text or an html")
+            raise ValueError("needs text or html")
         return self
 
 

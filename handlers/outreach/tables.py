@@ -1,9 +1,9 @@
-"""The tables of blasts: one row per job with its figures, one row per recipient that got the mail, stored lists."""
+"""The tables of blasts: one row per job with its totals, one row per recipient, stored lists."""
 
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 
-from sqlalchemy import Column, Connection, Integer, String, Table, func, select, update
+from sqlalchemy import JSON, Column, Connection, Integer, String, Table, func, select, update
 
 from handlers.mail.tables import templates
 from handlers.mail.templates import find_template
@@ -12,6 +12,7 @@ from handlers.schema import Id, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Dead, Job
 
+TEMPLATE_PREFIX = "blast:"  # of the keys of templates
 FIGURES = ("mails", "suppressed", "written", "unfit", "sent", "failed", "cancelled")
 
 blasts = Table(
@@ -31,7 +32,7 @@ blast_mails = Table(
     Column("blast", String(60), primary_key=True),
     Column("address", String(190), primary_key=True),
     Column("job_id", Id, nullable=False),
-    Column("written_by", String(32), nullable=False),  # the transaction, which also enqueued the mail
+    Column("written_by", String(32), nullable=False),  # the transaction that inserted the row and enqueued the email
 )
 
 recipients = Table(
@@ -41,11 +42,12 @@ recipients = Table(
     Column("list_key", String(190), nullable=False),
     Column("email", String(190), nullable=False),
     Column("name", String(190), nullable=False),
+    Column("fields", JSON),  # an object: further values for templates
 )
 
 
 def template_key(blast: str) -> str:
-    return f"blast:{blast}"
+    return f"{TEMPLATE_PREFIX}{blast}"
 
 
 def begin(job: Job, outreach: Outreach) -> None:
@@ -58,7 +60,7 @@ def begin(job: Job, outreach: Outreach) -> None:
     def write(connection: Connection) -> None:
         insert_missing(connection, templates, template)
         if tuple(connection.execute(find_template(key)).one()) != texts:
-            raise Dead(f"the blast {outreach.blast} exists with another text: give this one another name")
+            raise Dead(f"the blast {outreach.blast} exists with another text: use another name")
         insert_missing(connection, blasts, {**row, **dict.fromkeys(FIGURES, 0)})
 
     job.write(write)
@@ -67,16 +69,17 @@ def begin(job: Job, outreach: Outreach) -> None:
 def record_recipients(
     job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Connection, set[str]], object]
 ) -> None:
-    """Insert a row per address that this blast has not mailed yet; `enqueue` gets those and commits with them.
+    """Insert one row per address that this blast has not emailed yet, and call `enqueue` with them.
 
-    So a row exists if and only if its mail is enqueued: a repeated step finds the rows, and enqueues nothing.
+    Both are one transaction, so a row exists if and only if its email is enqueued. A repeated step finds the rows and
+    enqueues nothing.
     """
     if not addresses:
         return
     c = blast_mails.c
 
     def write(connection: Connection) -> None:
-        # A new token per try: after a COMMIT whose reply was lost, the rows of the first try must not count as ours.
+        # A new token per try: if the reply to a COMMIT was lost, the rows of the first try must not count as ours.
         token = token_hex(16)
         # Sorted, so that two jobs of one blast do not deadlock.
         common = {"blast": blast, "job_id": job.id, "written_by": token}
@@ -93,7 +96,7 @@ def count_mails(job: Job) -> int:
 
 
 def mailed_by(job: Job, blast_names: Sequence[str], addresses: Sequence[str]) -> set[str]:
-    """Those of the addresses that one of these blasts has mailed."""
+    """Which of the addresses one of these blasts has emailed."""
     if not blast_names or not addresses:
         return set()
     c = blast_mails.c
@@ -107,7 +110,7 @@ def store_figures(job: Job, figures: Mapping[str, int]) -> None:
 
 
 def close(job: Job, job_id: int, counts: Mapping[str, int]) -> None:
-    """Once: mails that are retried by hand later do not change the figures."""
+    """Store the totals once: later manual retries do not change them."""
     is_sending = (blasts.c.job_id == job_id) & (blasts.c.state == "sending")
     change = update(blasts).where(is_sending).values(state="sent", finished_at=job.now, **counts)
     job.write(lambda connection: connection.execute(change))

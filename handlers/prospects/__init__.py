@@ -1,6 +1,7 @@
 """Prospects: imported from CSV files, deduplicated, and enriched with the data of providers."""
 
-from handlers.prospects.payloads import DedupProspects, EnrichProspect, ImportProspects, UndoMerge
+from handlers.outages import SURVIVES_OUTAGE
+from handlers.prospects.payloads import DedupProspects, EnrichProspect, ImportProspects, ReviewMerge, UndoMerge
 from handlers.prospects.quota import limits_of, read_quota
 from mayfly import Job, concurrency, handler, setting
 
@@ -30,7 +31,21 @@ def undo_merge(job: Job, wanted: UndoMerge) -> dict[str, int]:
     return undo_merges(job, wanted)
 
 
-@handler("enrich_prospect", lane="enrich", timeout=45, requires=("HUNTER_API_KEY",), takes=limits_of(QUOTA))
+@handler("review_merge", lane="dedup_prospects")
+def review_merge(job: Job, wanted: ReviewMerge) -> dict[str, str]:
+    from handlers.prospects.merge import review
+
+    return review(job, wanted)
+
+
+@handler(
+    "enrich_prospect",
+    lane="enrich",
+    timeout=45,
+    requires=("HUNTER_API_KEY",),
+    takes=limits_of(QUOTA),
+    **SURVIVES_OUTAGE,
+)
 def enrich_prospect(job: Job, wanted: EnrichProspect) -> dict[str, object]:
     from handlers.prospects.enrichment import enrich
 

@@ -1,4 +1,4 @@
-"""Cache the answers of providers for a while, so that a question is paid for once."""
+"""Cache the responses of providers, so that each request is paid for once."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Known = dict[str, Any]
 
 
 def cached(job: Job, provider: str, question: Mapping[str, Any], ask: Callable[[], Known]) -> Known:
-    """The cached answer, or a new one from `ask`, which is stored before it is used."""
+    """Return the cached response, or call `ask` and store its response before it is used."""
     c = cached_answers.c
     query = select(c.answer).where(
         c.provider == provider, c.question_key == _key(question), c.answered_at > job.now - _max_age()
@@ -41,7 +41,7 @@ def store_answer(job: Job, provider: str, question: Mapping[str, Any], answer: K
 
 
 def picked(given: Mapping[str, Any], names: Mapping[str, str]) -> Known:
-    """The texts of an answer that fit into our fields; `names` maps the provider's names to ours."""
+    """The texts of a response that fit into our fields; `names` maps the provider's names to ours."""
     known = {}
     for theirs, ours in names.items():
         value = given.get(theirs)

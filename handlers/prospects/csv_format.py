@@ -9,11 +9,11 @@ from handlers.prospects.csv_records import CsvFormat
 from mayfly import Dead
 
 SAMPLE_BYTES = 1 << 20
-MAX_COLUMNS = 2000  # they are all in the checkpoint
+MAX_COLUMNS = 2000  # the checkpoint contains them all
 DELIMITERS = (",", ";", "\t", "|")
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is its first half
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
@@ -37,7 +37,7 @@ BY_HEADING = {synonym.strip(): column for column, words in SYNONYMS.items() for 
 
 
 def mark_length(sample: bytes) -> int:
-    """Bytes of the byte order mark."""
+    """The length of the byte order mark."""
     return next((len(mark) for mark in BYTE_ORDER_MARKS if sample.startswith(mark)), 0)
 
 
@@ -53,7 +53,7 @@ def detect_format(
 
 
 def encoding_of(sample: bytes) -> str:
-    """By the byte order mark; by the zeros of UTF-16; else UTF-8 if the sample is valid, or cp1252."""
+    """Check the byte order mark, then the zeros of UTF-16; else UTF-8 if the sample is valid, or cp1252."""
     for mark, name in BYTE_ORDER_MARKS.items():
         if sample.startswith(mark):
             return name
@@ -71,7 +71,7 @@ def encoding_of(sample: bytes) -> str:
 
 
 def delimiter_of(text: str, mapping: Mapping[str, str | None]) -> str:
-    """The one that gives most known columns in the header, then the one that gives most columns."""
+    """Return the delimiter that yields the most known columns in the header, then the most columns."""
 
     def score(delimiter: str) -> tuple[int, int]:
         try:
@@ -84,7 +84,7 @@ def delimiter_of(text: str, mapping: Mapping[str, str | None]) -> str:
 
 
 def columns_of(headings: Sequence[str], mapping: Mapping[str, str | None]) -> list[str | None]:
-    """The field of each column, or None; the payload's mapping comes first."""
+    """Return the field of each column, or None; the payload's mapping takes precedence."""
     mapped = {_plain(heading): column for heading, column in mapping.items()}
     return [mapped[plain] if plain in mapped else BY_HEADING.get(plain) for plain in map(_plain, headings)]
 
@@ -96,9 +96,7 @@ def check_header(headings: Sequence[str], columns: Sequence[str | None], mapping
     if missing:
         raise Dead(f"the mapping names a column that the header does not have: {_listed(sorted(missing))}")
     if not {"email", "name", "first_name", "last_name"} & set(columns):
-        raise Dead(
-            f'no column of the header is known as a mail address or a name: {_listed(headings)}; name it in "mapping"'
-        )
+        raise Dead(f'no column is known as an email address or a name: {_listed(headings)}; name it in "mapping"')
 
 
 def _plain(heading: str) -> str:

@@ -19,12 +19,12 @@ from handlers.prospects.validation import RecordMapping, RejectedRecord
 from mayfly import Dead, Job, setting
 
 STEP_ROWS = 1000
-STEP_BYTES = 1 << 20  # of the file: 1,000 records can have a gigabyte
+STEP_BYTES = 1 << 20  # of the file: 1,000 records could take a gigabyte
 
 
 @dataclass(frozen=True)
 class ImportCheckpoint:
-    """The file as it was found, and how far it was read."""
+    """The identity of the file, and the progress in it."""
 
     stamp: list[int]  # size and modification time
     form: CsvFormat
@@ -52,12 +52,12 @@ def import_file(job: Job, wanted: ImportProspects) -> dict[str, Any]:
 
 
 def find_file(wanted: str) -> Path:
-    """A file below IMPORT_FILES, after links and dots are resolved."""
+    """Resolve links and dots; the file must be below IMPORT_FILES."""
     base = Path(setting("IMPORT_FILES")).resolve()
     try:
         path = (base / wanted).resolve()
         is_inside = path.is_relative_to(base) and path.is_file()
-    except (OSError, RuntimeError):  # a name that is too long, a loop of links
+    except (OSError, RuntimeError):  # the name is too long, or the links form a loop
         is_inside = False
     if not is_inside:
         raise Dead(f"there is no file {wanted!r} in IMPORT_FILES")
@@ -78,7 +78,7 @@ def _steps(file: BinaryIO, cursor: ImportCheckpoint) -> Iterator[_ImportStep]:
 
 
 def _next_step(records: CsvRecords, mapping: RecordMapping) -> _ImportStep | None:
-    """None at the end of the file."""
+    """Return None at the end of the file."""
     begins_at = records.position.offset
     step = _ImportStep([], [], records.position)
     for record in records:

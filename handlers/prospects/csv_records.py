@@ -1,4 +1,4 @@
-"""Read the records of a CSV file from any byte offset on, one at a time, with little memory for files of any size.
+"""Read the records of a CSV file one at a time, from any byte offset, with little memory for files of any size.
 
 If a record cannot be read, only its first line is skipped: an unclosed quote does not swallow the rest of the file.
 """
@@ -29,7 +29,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class FilePosition:
-    """The end of the last record: bytes and lines from the beginning."""
+    """The end of the last record, in bytes and lines from the beginning."""
 
     offset: int
     line: int
@@ -42,7 +42,7 @@ class CsvRecord(NamedTuple):
 
 
 class UnreadableRecord(Exception):
-    """Says what is wrong."""
+    """The message is the reason."""
 
 
 class CsvRecords:
@@ -68,7 +68,7 @@ class CsvRecords:
             return CsvRecord(first, next(self._reader))
         except (csv.Error, UnreadableRecord) as error:
             lines.rewind_to_second_line()
-            self._reader = self._make_reader()  # drop the part that it has read
+            self._reader = self._make_reader()  # drop the part that was read
             return CsvRecord(first, [lines.first_text], str(error))
 
     def _make_reader(self) -> "Iterator[list[str]]":
@@ -82,7 +82,7 @@ class _LineSource(Protocol):
 
 
 class _LineReader:
-    """The input of csv.reader, which reads no line beyond the record, so that the offset is the record's end."""
+    """The input of csv.reader. It reads no line beyond the record, so that the offset is the record's end."""
 
     def __init__(self, file: BinaryIO, form: CsvFormat, position: FilePosition) -> None:
         self._file: _LineSource = file if form.line_end == b"\n" else _LineSplitter(file, form.line_end)
@@ -151,7 +151,7 @@ class _LineSplitter:
                 return self._take(size)
 
     def _find_end(self) -> int | None:
-        """The position after the line end, on a character boundary."""
+        """The position after the end of the line, on a character boundary."""
         width, start = len(self._end), self._at
         while (found := self._held.find(self._end, start)) >= 0:
             if (found - self._at) % width == 0:

@@ -1,7 +1,7 @@
-"""Walk over all prospects in up to four passes, each in another order, and merge those that are the same person.
+"""Walk through all prospects in up to four passes, each in a different order; merge duplicates, propose likely ones.
 
-A pass continues where its checkpoint says: after a key and an id. A page that is repeated after a crash finds its
-merges done, and does none of them twice.
+A pass continues from its checkpoint, a key and an id. A page that is repeated after a crash finds its merges done and
+repeats none of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from handlers.prospects.match_keys import keys_of
-from handlers.prospects.merge import ProspectPair, merge
+from handlers.prospects.merge import ProspectPair, count_proposals, merge, propose
 from handlers.prospects.payloads import DedupProspects
 from handlers.prospects.similarity import Candidate, SortedNeighbourhood, candidate, load_ratio
 from handlers.prospects.tables import KEYS, merges, prospects
@@ -30,10 +30,11 @@ def dedup(job: Job, wanted: DedupProspects) -> dict[str, Any]:
         run.begin(name)
         passes[name]()
     run.report(len(run.names))
-    # Counted in the table: a run that was killed may have counted less than it merged.
+    # Counted in the table: a killed run may have merged more than it counted.
     counted = select(func.count()).select_from(merges).where(merges.c.job_id == job.id)
     merged = job.read(lambda connection: connection.scalar(counted))
-    return {"prospects": run.state["total"], "merged": merged}
+    proposed = job.read(lambda connection: count_proposals(connection, job.id))
+    return {"prospects": run.state["total"], "merged": merged, "proposed": proposed}
 
 
 class _DedupRun:
@@ -51,7 +52,7 @@ class _DedupRun:
 
     @property
     def number(self) -> int:
-        """Of the current pass."""
+        """The name of the current pass."""
         return self.names.index(self.state["pass"])
 
     def begin(self, name: str) -> None:
@@ -65,12 +66,12 @@ class _DedupRun:
         self._job.progress(int(passes * total), len(self.names) * total, f"prospects compared: {merged:,} merged")
 
     def renew_keys(self) -> None:
-        """Of prospects that were inserted or changed by other means, or have keys of an older version."""
+        """Compute keys that are missing, because of other inserts or changes, or that have an older version."""
         while (done := self._job.write(self._renew_page))[1]:
             self._keep("", done[0], done[1])
 
     def _renew_page(self, connection: Connection) -> tuple[int, int]:
-        """Returns the last id and the number of prospects."""
+        """Return the last id and the number of prospects."""
         c = prospects.c
         names = ("id", "email", "name", "company", *KEYS)
         query = select(*(c[name] for name in names)).where(c.id > self.state["id"]).order_by(c.id).limit(PAGE_SIZE)
@@ -85,10 +86,10 @@ class _DedupRun:
         return (page[-1]["id"], len(page)) if page else (0, 0)
 
     def merge_by_mail(self) -> None:
-        """The others with the same address are merged into the first one."""
+        """Merge prospects with the same address into the first one."""
         for page in self._pages("email_key"):
             pairs: list[ProspectPair] = []
-            for prospect_id, key, _ in page:
+            for prospect_id, key, *_ in page:
                 if [key] == self.state["kept"][1:]:
                     pairs.append(ProspectPair(self.state["kept"][0], prospect_id, "mail", 100.0))
                 else:
@@ -102,15 +103,16 @@ class _DedupRun:
         for page in self._pages(key):
             pairs = [pair for row in page for pair in near.add(candidate(*row))]
             self.state["kept"] = near.ids
-            self._merge(pairs)
+            self._merge([each for each in pairs if each.is_certain])
+            self._propose([each for each in pairs if not each.is_certain])
 
     def _pages(self, key: str) -> Iterator[Sequence[Any]]:
-        """A page is done when the next one is requested: then the checkpoint moves behind it."""
+        """Yield pages. When the next page is requested, the checkpoint moves past the current one."""
         c, column = prospects.c, prospects.c[key]
         while True:
             last_key, last_id = self.state["key"], self.state["id"]
             query = (
-                select(c.id, column, c.email_key)
+                select(c.id, column, c.email_key, c.phone, c.linkedin)
                 .where(c.merged_into.is_(None), column >= last_key, (column > last_key) | (c.id > last_id))
                 .order_by(column, c.id)
                 .limit(PAGE_SIZE)
@@ -122,11 +124,11 @@ class _DedupRun:
             self._keep(page[-1][1], page[-1][0], len(page))
 
     def _candidates_again(self, key: str, ids: list[int]) -> list[Candidate]:
-        """In their old order, without those that were merged meanwhile."""
+        """The prospects of the window in their old order, without those merged in the meantime."""
         if not ids:
             return []
         c, column = prospects.c, prospects.c[key]
-        query = select(c.id, column, c.email_key)
+        query = select(c.id, column, c.email_key, c.phone, c.linkedin)
         rows = self._read(query.where(c.merged_into.is_(None), column.is_not(None), c.id.in_(ids)))
         return sorted((candidate(*row) for row in rows), key=lambda each: ids.index(each.id))
 
@@ -140,6 +142,11 @@ class _DedupRun:
             self.state["merged"] += self._job.write(
                 lambda connection: merge(connection, some, self._job.id, now)  # noqa: B023 - called at once
             )
+
+    def _propose(self, pairs: list[ProspectPair]) -> None:
+        if pairs:
+            job = self._job
+            job.write(lambda connection: propose(connection, pairs, job.id, job.now))
 
     def _keep(self, key: str, prospect_id: int, seen: int) -> None:
         self.state |= {"key": key, "id": prospect_id, "seen": self.state["seen"] + seen}

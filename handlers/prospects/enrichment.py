@@ -1,4 +1,4 @@
-"""Enrich one prospect with what Hunter and then a scraper know. Each answer is stored when it arrives."""
+"""Enrich one prospect with data from Hunter, then from a scraper. Each response is stored when it arrives."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _ask_hunter(job: Job, prospect: Prospect) -> Prospect:
     if question is None:
         return prospect
     answer = cached(job, "hunter", question._asdict(), lambda: hunter.ask(job, question))
-    if not prospect["email"] and "email" in answer:  # the finder verifies too: a second run need not ask for that
+    if not prospect["email"] and "email" in answer:  # the finder verifies too: a second run needs no verification
         verified = {name: answer[name] for name in ("email", *EMAIL_FIELDS)}
         store_answer(job, "hunter", hunter.verification_of(answer["email"])._asdict(), verified)
     return _add_known(job, prospect["id"], answer)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from handlers.cooldown import active_cooldowns, start_cooldown
-from handlers.http import HttpClient, HttpResponse
+from handlers.http import HttpClient, HttpResponse, ServiceUnreachable
 from handlers.http.status import wait_seconds
 from handlers.prospects.answer_cache import Known, picked
 from handlers.prospects.match_keys import is_mail
@@ -14,10 +14,10 @@ from handlers.prospects.quota import KEY
 from handlers.prospects.tables import Prospect
 from mayfly import Dead, Job, Retry, Snooze, setting
 
-ANSWER_SECONDS = 15.0
+RESPONSE_SECONDS = 15.0
 URL = "https://api.hunter.io"
 PENDING = 202  # an address is still being verified
-TOO_FAST, QUOTA_USED_UP, OPTED_OUT = 403, 429, 451  # by their documentation
+TOO_FAST, QUOTA_USED_UP, OPTED_OUT = 403, 429, 451  # as documented by Hunter
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 FOUND = {"position": "title", "company": "company", "phone_number": "phone", "linkedin_url": "linkedin"}
 MAX_STATUS_LENGTH = 32
@@ -29,7 +29,7 @@ class HunterQuestion(NamedTuple):
 
 
 def question_for(prospect: Prospect) -> HunterQuestion | None:
-    """None if too little is known for a question."""
+    """None if the known fields do not suffice for a request."""
     if prospect["email"]:
         return verification_of(prospect["email"])
     if not prospect["name"]:
@@ -55,42 +55,46 @@ def verification_of(mail: str) -> HunterQuestion:
 def ask(job: Job, question: HunterQuestion) -> Known:
     until_at = active_cooldowns(job).get(KEY)
     if until_at is not None:
-        raise Snooze(until=until_at)
-    job.take(KEY, or_snooze=True)
+        raise Snooze(until=until_at, reason=f"{KEY} has a cooldown")
+    grant = job.take(KEY, or_snooze=True)
     secret = setting("HUNTER_API_KEY")
     headers = {"X-API-KEY": secret}
-    hunter = HttpClient(setting("HUNTER_URL", URL), headers=headers, answer_seconds=ANSWER_SECONDS)
+    hunter = HttpClient(setting("HUNTER_URL", URL), headers=headers, response_seconds=RESPONSE_SECONDS)
     try:
-        answer = hunter.get(
+        response = hunter.get(
             f"{question.path}?{urlencode(question.parameters)}", expected=(TOO_FAST, QUOTA_USED_UP, OPTED_OUT)
         )
-        return _read(job, question, answer)
-    except Retry as error:  # an answer that quotes the request must not put the key into the job's error
+        return _read(job, question, response)
+    except ServiceUnreachable:
+        grant.release()  # nothing was sent
+        raise
+    except Retry as error:  # the response may quote the request: the key must not appear in the job's error
         raise Retry(str(error).replace(secret, "***"), after=error.after) from None
     except Dead as error:
         raise Dead(str(error).replace(secret, "***")) from None
 
 
-def _read(job: Job, question: HunterQuestion, answer: HttpResponse) -> Known:
-    if answer.status == OPTED_OUT:
+def _read(job: Job, question: HunterQuestion, response: HttpResponse) -> Known:
+    if response.status == OPTED_OUT:
         return {"email_status": "opted out"}
-    if answer.status == QUOTA_USED_UP:
-        wait = wait_seconds(answer.headers.get("Retry-After"), job.now)
-        raise Snooze(until=_cool_down(job, DAY if wait is None else timedelta(seconds=wait), "its quota is used up"))
-    if answer.status == TOO_FAST:
+    if response.status == QUOTA_USED_UP:
+        wait = wait_seconds(response.headers.get("Retry-After"), job.now)
+        until_at = _cool_down(job, DAY if wait is None else timedelta(seconds=wait), "its quota is used up")
+        raise Snooze(until=until_at, reason=f"the quota at {response.host} is used up")
+    if response.status == TOO_FAST:
         _cool_down(job, MINUTE, "too many requests")
-        raise Retry(f"{answer.host} answered {TOO_FAST}: too many requests", after=MINUTE)
-    if answer.status == PENDING:
-        raise Retry(f"{answer.host} is still verifying the address", after=MINUTE)
-    body = answer.json()
+        raise Retry(f"{response.host} returned {TOO_FAST}: too many requests", after=MINUTE)
+    if response.status == PENDING:
+        raise Retry(f"{response.host} is still verifying the address", after=MINUTE)
+    body = response.json()
     given = body.get("data") if isinstance(body, dict) else None
     if not isinstance(given, dict):
-        raise Retry(f"{answer.host} answered without any data")
+        raise Retry(f"{response.host} returned no data")
     return verified(given, question.parameters["email"]) if "email" in question.parameters else found(given)
 
 
 def _cool_down(job: Job, duration: timedelta, reason: str) -> datetime:
-    """Returns its end."""
+    """Start a cooldown and return its end."""
     start_cooldown(job, KEY, reason, duration)
     return job.now + duration
 

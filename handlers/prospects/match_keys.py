@@ -1,4 +1,4 @@
-"""Compute the keys by which prospects are compared: mail, name and company in a normal form. Pure."""
+"""Compute the keys by which prospects are compared: normalized address, name, company, phone and profile. Pure."""
 
 import re
 import unicodedata
@@ -9,6 +9,7 @@ MAIL = re.compile(r"[^\s@\"<>(),;:\\\[\]]{1,64}@[^\s@\"<>(),;:\\\[\]]+\.[^\s@.\"
 GMAIL = ("gmail.com", "googlemail.com")  # two domains of one service, which ignores dots
 MAX_PART_LENGTH = 90  # characters of each of the two parts of a key
 SEPARATOR = " | "
+MIN_PHONE_DIGITS = 7  # a shorter number is an extension
 TITLES = frozenset(
     {"mr", "mrs", "ms", "miss", "dr", "prof", "sir", "herr", "frau", "dipl", "ing", "phd", "mba", "msc", "bsc"}
 )
@@ -18,6 +19,7 @@ LEGAL_FORMS = frozenset({
     "and", "the", "und",
 })  # fmt: skip
 
+_PROFILE = re.compile(r"(?:https?://)?(?:www\.)?([^\s/?#:]+/[^\s?#]*[^\s?#/])/*(?:[?#].*)?")
 _NO_LETTER = re.compile(r"[^\w]+|_")
 
 
@@ -37,7 +39,7 @@ def mail_key(mail: str | None) -> str | None:
 
 
 def name_key(name: str | None) -> str:
-    """Its words sorted: "Miller, Ann" equals "Ann Miller"."""
+    """Sort the words: "Miller, Ann" equals "Ann Miller"."""
     return _joined(sorted(each for each in _words(name) if each not in TITLES))
 
 
@@ -46,8 +48,20 @@ def company_key(company: str | None) -> str:
     return _joined([each for each in words if each not in LEGAL_FORMS] or words)
 
 
+def phone_key(phone: str | None) -> str | None:
+    """The digits without leading zeros. Numbers with and without the country code differ."""
+    digits = "".join(each for each in phone or "" if each.isdecimal()).lstrip("0")
+    return digits if len(digits) >= MIN_PHONE_DIGITS else None
+
+
+def profile_key(profile: str | None) -> str | None:
+    """A URL without scheme, www, case, query and final slash; None without a path."""
+    found = _PROFILE.fullmatch((profile or "").strip().casefold())
+    return found[1] if found else None
+
+
 def keys_of(prospect: Mapping[str, Any]) -> dict[str, str | None]:
-    """By column. A name without a company is too little to compare, and vice versa."""
+    """Return the keys by column. A name without a company, or a company without a name, has none."""
     name, company = name_key(prospect["name"]), company_key(prospect["company"])
     has_both = bool(name and company)
     return {
@@ -58,7 +72,7 @@ def keys_of(prospect: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _words(text: str | None) -> list[str]:
-    """In lower case without accents; everything but letters and digits separates words."""
+    """Convert to lower case without accents; everything but letters and digits separates words."""
     plain = (text or "").casefold()
     if not plain.isascii():
         apart = unicodedata.normalize("NFKD", plain)

@@ -1,4 +1,4 @@
-"""Merge two prospects into one, with everything that is needed to undo it."""
+"""Merge two prospects into one, and store what is needed to undo it; propose pairs for review."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,24 +7,37 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
-from handlers.prospects.payloads import UndoMerge
-from handlers.prospects.tables import EMAIL_FIELDS, FIELDS, KNOWN, Prospect, lock, merges, prospects, store
+from handlers.prospects.payloads import ReviewMerge, UndoMerge
+from handlers.prospects.tables import (
+    EMAIL_FIELDS,
+    FIELDS,
+    KNOWN,
+    Prospect,
+    lock,
+    merges,
+    proposals,
+    prospects,
+    store,
+)
+from handlers.upsert import insert_missing
 from mayfly import Dead, Job
 
 UNDONE_PER_COMMIT = 100
+OPEN, MERGED, REJECTED, OBSOLETE = "open", "merged", "rejected", "obsolete"  # states of a proposal
 
 
 class ProspectPair(NamedTuple):
-    """Two prospects that are the same person; the older one wins."""
+    """Two prospects that are the same person, or may be; the older one wins."""
 
     winner: int
     loser: int
     rule: str
     score: float
+    is_certain: bool = True  # otherwise a person decides
 
 
 def merge(connection: Connection, pairs: Sequence[ProspectPair], job_id: int, now: datetime) -> int:
-    """In one transaction; returns how many. Skips prospects that were merged meanwhile, or whose merge was undone."""
+    """Merge in one transaction and return how many. Skips pairs already merged, or whose merge was undone."""
     found = lock(connection, _ids(pairs))
     undone = _undone_pairs(connection, pairs)
     changed: dict[int, Prospect] = {}
@@ -50,6 +63,48 @@ def merge(connection: Connection, pairs: Sequence[ProspectPair], job_id: int, no
     return len(merged)
 
 
+def propose(connection: Connection, pairs: Sequence[ProspectPair], job_id: int, now: datetime) -> None:
+    """Store pairs for review, each once. Skips pairs whose merge was undone."""
+    undone = _undone_pairs(connection, pairs)
+    common = {"state": OPEN, "job_id": job_id, "proposed_at": now}
+    rows = [
+        {**common, "winner_id": pair.winner, "loser_id": pair.loser, "score": pair.score}
+        for pair in pairs
+        if frozenset((pair.winner, pair.loser)) not in undone
+    ]
+    if rows:
+        insert_missing(connection, proposals, rows)
+
+
+def count_proposals(connection: Connection, job_id: int) -> int:
+    query = select(func.count()).select_from(proposals).where(proposals.c.job_id == job_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def review(job: Job, wanted: ReviewMerge) -> dict[str, str]:
+    """Merge or reject a proposed pair; return its new state."""
+    return {"state": job.write(lambda connection: _review(connection, wanted, job.id, job.now))}
+
+
+def _review(connection: Connection, wanted: ReviewMerge, job_id: int, now: datetime) -> str:
+    """A pair of which one was merged in the meantime is obsolete."""
+    p = proposals.c
+    query = select(p.winner_id, p.loser_id, p.score, p.state).where(p.id == wanted.proposal).with_for_update()
+    found = connection.execute(query).first()
+    if found is None:
+        raise Dead(f"there is no proposal {wanted.proposal}")
+    winner_id, loser_id, score, state = found
+    if state != OPEN:
+        return str(state)
+    if wanted.merge:
+        pair = ProspectPair(winner_id, loser_id, "review", score)
+        state = MERGED if merge(connection, [pair], job_id, now) else OBSOLETE
+    else:
+        state = REJECTED
+    connection.execute(update(proposals).where(p.id == wanted.proposal).values(state=state, reviewed_at=now))
+    return str(state)
+
+
 def _mark_losers(connection: Connection, merged: Sequence[dict[str, Any]]) -> None:
     mark = (
         update(prospects)
@@ -61,7 +116,7 @@ def _mark_losers(connection: Connection, merged: Sequence[dict[str, Any]]) -> No
 
 
 def undo_merges(job: Job, wanted: UndoMerge) -> dict[str, int]:
-    """One merge, or all of one run of dedup_prospects, the newest first."""
+    """Undo one merge, or all merges of one run of dedup_prospects, newest first."""
     if wanted.merge is not None:
         merge_id = wanted.merge
         return {"undone": int(job.write(lambda connection: undo(connection, merge_id, job.id, job.now)))}
@@ -79,7 +134,7 @@ def _undo_some(connection: Connection, run: int | None, job: Job) -> int:
 
 
 def undo(connection: Connection, merge_id: int, job_id: int, now: datetime) -> bool:
-    """False if it was undone already. Fields of the winner that were changed since the merge keep their values."""
+    """Return False if it was already undone. Fields of the winner that have changed since keep their values."""
     m = merges.c
     query = select(m.winner_id, m.loser_id, m.changes, m.undone_at).where(m.id == merge_id).with_for_update()
     found = connection.execute(query).first()
@@ -104,11 +159,11 @@ def _refuse_later_merges(connection: Connection, merge_id: int, winner_id: int) 
     is_later = or_((m.winner_id == winner_id) & (m.id > merge_id), m.loser_id == winner_id)
     later = connection.scalar(select(func.max(m.id)).where(m.undone_at.is_(None), is_later))
     if later is not None:
-        raise Dead(f"merge {later} of prospect {winner_id} came later: undo that one first")
+        raise Dead(f"merge {later} of prospect {winner_id} is newer: undo it first")
 
 
 def _undone_pairs(connection: Connection, pairs: Sequence[ProspectPair]) -> set[frozenset[int]]:
-    """Pairs whose merge was undone are two people: they are never merged again, in either direction."""
+    """Pairs whose merge was undone. They are never merged again, in either direction."""
     m = merges.c
     query = select(m.winner_id, m.loser_id).where(m.undone_at.is_not(None), m.loser_id.in_(_ids(pairs)))
     return {frozenset((winner_id, loser_id)) for winner_id, loser_id in connection.execute(query)}
@@ -127,9 +182,9 @@ def _surviving(found: Mapping[int, Prospect], prospect_id: int) -> Prospect | No
 
 
 def _complete(winner: Prospect, loser: Prospect) -> dict[str, list[Any]]:
-    """Copy longer fields from loser to winner; returns old and new value by field."""
+    """Copy longer fields from loser to winner; return old and new value by field."""
     before = {name: winner[name] for name in KNOWN}
-    if not winner["email"]:  # an address is never replaced: the longer one is not the better one
+    if not winner["email"]:  # an address is never replaced: longer is not better
         winner.update({name: loser[name] for name in ("email", *EMAIL_FIELDS)})
     for name in FIELDS:
         if name != "email" and len(loser[name] or "") > len(winner[name] or ""):

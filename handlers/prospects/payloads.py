@@ -46,5 +46,12 @@ class UndoMerge(Payload):
         return self
 
 
+class ReviewMerge(Payload):
+    """The decision about a row of app_merge_proposals."""
+
+    proposal: Id
+    merge: Annotated[bool, Field(strict=True)]
+
+
 class EnrichProspect(Payload):
     prospect: Id

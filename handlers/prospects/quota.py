@@ -12,7 +12,7 @@ QUOTA_FORMAT = re.compile(r"([1-9][0-9]{0,8})/(minute|hour|day|week|month)")
 
 class BadQuota(MayflyError):
     def __init__(self) -> None:
-        super().__init__("HUNTER_QUOTA must look like 500/month; also minute, hour, day or week.")
+        super().__init__("HUNTER_QUOTA must be a number per minute, hour, day, week or month, such as 500/month.")
 
 
 class Quota(NamedTuple):

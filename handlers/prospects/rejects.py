@@ -1,6 +1,6 @@
 """The file of rejected records: line number, reason, and the record itself.
 
-A step of an import that is repeated after a crash writes the same bytes to the same position: no line is duplicated.
+A step that is repeated after a crash writes the same bytes to the same position, so no line is duplicated.
 """
 
 import csv
@@ -19,7 +19,7 @@ class RejectsFile:
         self.path = path
 
     def write(self, at: int, rejected: Sequence[Sequence[str]]) -> int:
-        """Write and fsync at this offset; returns the next offset."""
+        """Write and fsync at this offset; return the next offset."""
         text = io.StringIO()
         writer = csv.writer(text)
         if at == 0:
@@ -35,7 +35,7 @@ class RejectsFile:
         return at + len(content)
 
     def end(self, at: int) -> None:
-        """Remove what a killed run has written after its last checkpoint."""
+        """Remove lines that a killed run wrote after its last checkpoint."""
         if at:
             os.truncate(self.path, at)
 

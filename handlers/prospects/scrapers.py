@@ -1,4 +1,4 @@
-"""The pool of in-house scrapers: jobs take turns, and a scraper that fails gets a cooldown."""
+"""The pool of in-house scrapers: jobs rotate through them, and a scraper that fails gets a cooldown."""
 
 from datetime import timedelta
 from hashlib import sha256
@@ -11,11 +11,11 @@ from handlers.prospects.answer_cache import Known, picked
 from handlers.prospects.tables import Prospect
 from mayfly import Dead, Job, Retry, Snooze, setting
 
-ASKED = ("name", "company", "email")  # no field of the answer: the same question must have the same cache key
+ASKED = ("name", "company", "email")  # none of the response's fields: the same request must have the same cache key
 ANSWERED = {name: name for name in ("title", "phone", "linkedin", "website", "city", "country")}
 COOLDOWN = timedelta(minutes=10)
-CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 8.0
-MAX_TRIED = 2  # per run, since the time of a job is bounded
+CONNECT_SECONDS, RESPONSE_SECONDS = 3.0, 8.0
+MAX_TRIED = 2  # per run, because the time of a job is limited
 
 
 class Scraper(NamedTuple):
@@ -24,7 +24,7 @@ class Scraper(NamedTuple):
 
 
 def read_scrapers() -> list[Scraper]:
-    """SCRAPERS: their URLs, separated by whitespace. Names contain no part of the URL that may be secret."""
+    """Read SCRAPERS: URLs, separated by whitespace. Names contain no part of the URL that may be secret."""
     urls = setting("SCRAPERS", "").split()
     return [Scraper(f"scraper:{urlsplit(url).hostname}:{sha256(url.encode()).hexdigest()[:8]}", url) for url in urls]
 
@@ -34,21 +34,21 @@ def question_for(prospect: Prospect) -> dict[str, str]:
 
 
 def ask(job: Job, question: dict[str, str], scrapers: list[Scraper]) -> Known:
-    """The answer of the first scraper that answers; "not found" is an answer too."""
+    """Return the response of the first scraper that responds; "not found" is a response too."""
     cooldowns = active_cooldowns(job)
     start = job.id % len(scrapers)
     in_turn = [each for each in (*scrapers[start:], *scrapers[:start]) if each.name not in cooldowns]
     if not in_turn:
-        raise Snooze(until=min(cooldowns[each.name] for each in scrapers))
+        raise Snooze(until=min(cooldowns[each.name] for each in scrapers), reason="all scrapers have a cooldown")
     errors = []
     for scraper in in_turn[:MAX_TRIED]:
-        client = HttpClient(scraper.url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS)
+        client = HttpClient(scraper.url, connect_seconds=CONNECT_SECONDS, response_seconds=RESPONSE_SECONDS)
         try:
             return _profile(client, question)
         except (Retry, Dead, Snooze) as error:
             errors.append(f"{client.host} is rate-limited" if isinstance(error, Snooze) else str(error))
             start_cooldown(job, scraper.name, errors[-1], _cooldown(error))
-    raise Retry(f"no scraper has answered: {'; '.join(errors)}")
+    raise Retry(f"no scraper responded: {'; '.join(errors)}")
 
 
 def _cooldown(error: Retry | Dead | Snooze) -> timedelta:
@@ -60,5 +60,5 @@ def _profile(client: HttpClient, question: dict[str, str]) -> Known:
     answer = client.post("", question).json()
     profile = answer.get("profile", "") if isinstance(answer, dict) else ""
     if not isinstance(profile, dict | None):
-        raise Retry(f"{client.host} answered without a profile")
+        raise Retry(f"{client.host} returned no profile")
     return picked(profile or {}, ANSWERED)

@@ -8,7 +8,7 @@ from handlers.prospects.tables import FIELDS, MAX_LENGTHS
 
 
 class RejectedRecord(Exception):
-    """Says why the record is no prospect."""
+    """The message is the reason for the rejection."""
 
 
 class RecordMapping:
@@ -19,7 +19,7 @@ class RecordMapping:
         self._places = [(place, name) for place, name in enumerate(columns) if name is not None]
 
     def prospect(self, fields: Sequence[str]) -> dict[str, Any]:
-        """With its match keys."""
+        """Return the prospect with its match keys."""
         if len(fields) < self._width or any(map(str.strip, fields[self._width :])):
             raise RejectedRecord(f"it has {len(fields)} fields, the header has {self._width}")
         values: dict[str, str] = {}
@@ -37,7 +37,7 @@ class RecordMapping:
 def check(prospect: Mapping[str, str | None]) -> None:
     mail = prospect["email"]
     if mail is None and prospect["name"] is None:
-        raise RejectedRecord("it has neither a mail address nor a name")
+        raise RejectedRecord("it has neither an email address nor a name")
     for name, value in prospect.items():
         if value is None:
             continue
@@ -46,4 +46,4 @@ def check(prospect: Mapping[str, str | None]) -> None:
         if len(value) > MAX_LENGTHS[name]:
             raise RejectedRecord(f"its {name} has {len(value):,} characters; the maximum is {MAX_LENGTHS[name]:,}")
     if mail is not None and not is_mail(mail):
-        raise RejectedRecord("its mail address is not valid")
+        raise RejectedRecord("its email address is not valid")

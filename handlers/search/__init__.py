@@ -1,4 +1,4 @@
-"""Full-text search over boards, posts and prospects, in an index that is rebuilt and then swapped in."""
+"""Full-text search over boards, posts and prospects. The index is rebuilt in a new table and then swapped in."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from mayfly import Job, handler
 __handlers__ = ()  # all are declared here
 
 
-@handler("rebuild_search_index", lane="misc")
+@handler("rebuild_search_index", lane="vacuum_logs")
 def rebuild_search_index(job: Job, _nothing: RebuildSearchIndex) -> dict[str, Any]:
-    from handlers.search.rebuild import rebuild  # for the one runner per night that needs it
+    from handlers.search.rebuild import rebuild  # only one runner per night needs it
 
     return rebuild(job)

@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 
 class FullTextIndex(NamedTuple):
-    create: tuple[str, ...]  # can be repeated; {table} is its name
-    insert: str  # a row that is already there is kept or replaced by the same
+    create: tuple[str, ...]  # idempotent; {table} is its name
+    insert: str  # an existing row is kept, or replaced by the same row
     search: str
     indexed_word: str
     queried_word: str
@@ -24,7 +24,7 @@ class FullTextIndex(NamedTuple):
         return self.separator.join(self.queried_word.format(self.indexed_word.format(word)) for word in words)
 
 
-# SQLite: an FTS5 table has no key of ours, so the rowid is computed from kind and id.
+# SQLite: an FTS5 table has no primary key, so the rowid is computed from kind and id.
 FTS5 = FullTextIndex(
     (
         "CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(kind UNINDEXED, id UNINDEXED, title UNINDEXED,"
@@ -37,8 +37,7 @@ FTS5 = FullTextIndex(
     '"{}"',
     " ",
 )
-# MySQL does not index words shorter than three letters and some common English ones: with two underscores appended,
-# no word is either.
+# MySQL does not index words shorter than three letters, nor stop words. Two appended underscores avoid both.
 FULLTEXT = FullTextIndex(
     (
         "CREATE TABLE IF NOT EXISTS {table} (kind VARCHAR(16) NOT NULL, id BIGINT NOT NULL, title TEXT NOT NULL,"
@@ -52,7 +51,7 @@ FULLTEXT = FullTextIndex(
     "+{}",
     " ",
 )
-# PostgreSQL: the vector is made of our words, without the database's own parser.
+# PostgreSQL: the vector is built from our words, without the database's parser.
 TSVECTOR = FullTextIndex(
     (
         "CREATE TABLE IF NOT EXISTS {table} (kind VARCHAR(16) NOT NULL, id BIGINT NOT NULL, title TEXT NOT NULL,"

@@ -30,7 +30,7 @@ class Read(Protocol):
 
 
 def find(read: Read, wanted: str, limit: int = 20) -> list[Hit] | None:
-    """The entries that contain all the words, best first; None if no index was built yet."""
+    """Return the entries that contain all the words, best first; None if no index was built yet."""
     words = list(dict.fromkeys(words_of(wanted)))[:MAX_WORDS]
     table = read(current_table)
     if table is None:
@@ -38,7 +38,7 @@ def find(read: Read, wanted: str, limit: int = 20) -> list[Hit] | None:
     try:
         rows = _search(read, table, words, limit)
     except (MayflyError, DBAPIError):
-        newer = read(current_table)  # the table may have been swapped out and dropped meanwhile
+        newer = read(current_table)  # the table may have been swapped out and dropped in the meantime
         if newer is None or newer == table:
             raise
         rows = _search(read, newer, words, limit)

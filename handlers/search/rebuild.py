@@ -28,12 +28,12 @@ def rebuild(job: Job) -> dict[str, Any]:
     if job.read(current_table) != name:  # else the last run was killed after the swap
         entries = _fill(job, name, _begin(job, name))
         if not swap_in(job, name, entries):
-            raise Retry(f"{name} was dropped meanwhile, as if this job had ended")
+            raise Retry(f"{name} was dropped by another job, which considered this one as ended")
     return {"table": name, "dropped": sweep(job, name)}
 
 
 def _begin(job: Job, name: str) -> RebuildPosition:
-    """The position of the last run if its table is still there; otherwise create the table."""
+    """Return the position of the last run if its table still exists; otherwise create the table."""
     state = state_of(job, name)
     if state == DROPPING:
         drop(job, name)
@@ -68,7 +68,7 @@ def _read_slice(job: Job, position: RebuildPosition) -> Sequence[Any]:
 
 
 def _add(job: Job, name: str, number: int, rows: Sequence[Any]) -> None:
-    """A slice that is added again, after a kill before its checkpoint, changes nothing."""
+    """Idempotent: a slice is added again if the job was killed before its checkpoint."""
     kind = SOURCES[number].kind
 
     def add(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What is searched: for each kind the query that reads its rows in the order of their ids."""
+"""The kinds of entries, each with the query that reads its rows in the order of their ids."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ MAX_TEXT_LENGTH = 20_000  # characters of a post that are indexed
 
 
 class SearchSource(NamedTuple):
-    """Its query gives id, title and texts."""
+    """Its query returns id, title and texts."""
 
     kind: str
     rows: Select[Any]
@@ -29,7 +29,7 @@ SOURCES = (
         .select_from(posts.outerjoin(boards, boards.c.id == posts.c.board_id))
         .where(posts.c.state == "published"),
     ),
-    SearchSource(  # a merged prospect is found as the one that it was merged into
+    SearchSource(  # a merged prospect is not searched; the one it was merged into is
         "prospect",
         select(
             prospects.c.id,

@@ -1,7 +1,7 @@
-"""The tables that say which index tables exist, and which of them is searched.
+"""The registry of index tables, and the pointer to the current one.
 
-An index table is registered before it is created and until it is dropped, so none is forgotten if a job is killed.
-The pointer is one row: a reader finds a complete index, the old or the new one.
+An index table is registered before it is created and until it is dropped, so none is left over if a job is killed.
+The pointer is one row: a reader always finds a complete index, the old or the new one.
 """
 
 import re
@@ -15,7 +15,7 @@ from handlers.upsert import insert_missing, upsert
 from mayfly import Job
 
 STANDING, DROPPING = "standing", "dropping"
-INDEX_NAME = re.compile(r"app_search_[0-9]{1,19}")  # it becomes part of statements
+INDEX_NAME = re.compile(r"app_search_[0-9]{1,19}")  # the name becomes part of SQL statements
 
 search_tables = Table(
     "app_search_tables",
@@ -62,7 +62,7 @@ def register(job: Job, name: str) -> None:
 
 
 def swap_in(job: Job, name: str, entries: int) -> bool:
-    """Point to this table; False if another job has begun to drop it."""
+    """Point to this table; return False if another job has begun to drop it."""
     row = {"pointer": "current", "name": name, "entries": entries, "swapped_at": job.now}
 
     def write(connection: Connection) -> bool:
@@ -75,7 +75,7 @@ def swap_in(job: Job, name: str, entries: int) -> bool:
 
 
 def sweep(job: Job, own: str) -> int:
-    """Drop the tables that are neither searched nor being filled; returns how many."""
+    """Drop the tables that are neither searched nor being filled; return how many."""
     t = search_tables.c
     is_live = jobs.c.status.in_(("pending", "processing")) & (t.state == STANDING)
     is_filled = select(jobs.c.id).where(jobs.c.id == t.job_id, is_live).exists()
@@ -88,7 +88,7 @@ def sweep(job: Job, own: str) -> int:
 
 
 def drop(job: Job, name: str) -> None:
-    """In three commits. A job that is killed in between leaves the row, and the next one continues."""
+    """Drop the table in three commits. If the job is killed in between, the row remains for the next job."""
     registered = search_tables.c.name == name
 
     def mark(connection: Connection) -> bool:

@@ -1,1 +1,1 @@
-"""What operators see and do. The CLI, the HTTP API and the console call only this package for it."""
+"""Queries and actions of operators. The CLI, the HTTP API and the console use this package only."""

@@ -1,63 +1,87 @@
-"""What operators do to jobs: cancel, retry, delay, discard, and prune old rows.
+"""Actions of operators: cancel, retry, delay or discard jobs, seal or abandon a batch, prune old rows.
 
-An action finds its jobs along an index and changes them in slices. Each slice is one transaction together with its
-count in the audit, so an action that is stopped has done a countable part of its work and can be repeated.
+An action finds its jobs with an index and changes them in slices. Each slice is one transaction together with its
+count in the audit, so an interrupted action is counted correctly and can be repeated.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from mayfly.admin.audit import Actor, AuditEntry
-from mayfly.admin.filters import JobFilter, Range, StatusConditions, not_empty, position_of, ranges
+from mayfly.admin.auth import Actor, AuditEntry, audited
+from mayfly.admin.filters import (
+    FoundSlice,
+    JobFilter,
+    Position,
+    Range,
+    StatusConditions,
+    find_slice,
+    not_empty,
+    ranges,
+    refuse_past,
+)
 from mayfly.admin.jobs import CappedCount
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import BadField
-from mayfly.queue.batches import complete_all
+from mayfly.format import plural
+from mayfly.queue.batches import abandon, complete, complete_all, seal
 from mayfly.queue.count import find_lanes
-from mayfly.queue.failure import bounded, storable
 from mayfly.queue.insert import LIVE, held_among_statement
 from mayfly.queue.insert import PENDING as WHILE_PENDING
-from mayfly.queue.prune import Keep, prune, searches
+from mayfly.queue.outcome import bounded, storable
+from mayfly.queue.prune import prune, searches
 from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, WAITING_LENGTH
+from mayfly.settings import Settings
 
 ROWS_PER_SLICE = 1000
 MAX_MATCHING_COUNTED = 10_000
 MAX_ROWS_ESTIMATED = 20_000  # read for conditions that no index covers
+MAX_SLICES_ESTIMATED = 10  # the same for a search in contents: of at most MAX_ROWS_SEARCHED rows each
 DUE_SOON = timedelta(seconds=1)  # `retry` does not move a job that is due by then
+
+OnProgress = Callable[[int], object]  # called with the number of jobs of each slice; a search may find none
+Visible = Callable[[Connection, Sequence[int]], Sequence[int]]  # of the jobs found, those that the user may find
+
+
+# --- changes of jobs ----------------------------------------------------------------------------------------
 
 
 class BulkResult(NamedTuple):
     changed: int = 0
     requested: int = 0  # running jobs whose handlers are asked to stop
     held: int = 0  # unchanged: another job holds their unique key
+    skipped: int = 0  # cancelled jobs that match too, but a filter without a status selects dead jobs
 
     def plus(self, other: "BulkResult") -> "BulkResult":
         return BulkResult(*(one + more for one, more in zip(self, other, strict=True)))
 
+    def text(self, past_tense: str) -> str:
+        """3 jobs cancelled. 1 running job asked to stop."""
+        skipped = skipped_text(self.skipped)
+        if self == BulkResult(skipped=self.skipped):
+            return f"No matching jobs; nothing was changed.{skipped}"
+        running = f" {plural(self.requested, 'running job')} asked to stop." if self.requested else ""
+        held = f" {plural(self.held, 'job')} unchanged: another job holds the unique key." if self.held else ""
+        return f"{plural(self.changed, 'job')} {past_tense}.{running}{held}{skipped}"
 
-OnProgress = Callable[[int], object]  # called with the number of jobs of each slice
 
-
-def no_progress(_jobs: int) -> None:
-    pass
+def skipped_text(jobs: int) -> str:
+    """Added to a result, also of a dry run."""
+    skipped = f" {plural(jobs, 'cancelled job')} skipped: filter by the status cancelled to retry cancelled jobs."
+    return skipped if jobs else ""
 
 
 def cause(past: str, actor: Actor | None, reason: str | None) -> str:
-    """As it is written to each job: "cancelled by ann: sent twice"."""
+    """Stored in each job: "cancelled by ann: sent twice"."""
     action = f"{past} by {actor.name}" if actor else past
     return bounded(storable(f"{action}: {reason}" if reason else action))
 
 
-# --- statements ---------------------------------------------------------------------------------------------
-
-
 def update_jobs(changes: str, condition: str) -> str:
-    """One shape for all: the old state in the WHERE clause, since it may have changed since the jobs were found."""
+    """With the old state in the WHERE clause: it may have changed since the jobs were found."""
     return f"UPDATE mayfly_jobs SET {changes} WHERE {{ids of id}} AND {condition}"
 
 
@@ -83,22 +107,18 @@ RUN_NOW = update_jobs("run_at = :now, waiting_for = NULL", "status = 'pending'")
 RETRY_ENDED = update_jobs(
     "status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0,"
     " stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL,"
-    " duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL,"
+    " duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, unknown_since = NULL,"
     " expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END",
     ENDED,
 )
 
 
-def _discard(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
-    return BulkResult(changed=connection.execute(DISCARD_DEAD, action.values, ids).rowcount)
-
-
-def _delay(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
-    return BulkResult(changed=connection.execute(DELAY_PENDING, action.values, ids).rowcount)
+def _update(statement: str, connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
+    return BulkResult(changed=connection.execute(statement, action.values, ids).rowcount)
 
 
 def _cancel(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
-    """By their status now: some may have been claimed, or have ended, since they were found."""
+    """By current status: some may have been claimed, or have ended, since they were found."""
     rows = connection.execute(f"{LOCK_LIVE}{connection.dialect.row_lock}", ids=ids).all()
     pending = [job_id for job_id, status in rows if status == PENDING]
     running = [job_id for job_id, status in rows if status == PROCESSING]
@@ -110,7 +130,7 @@ def _cancel(connection: Connection, ids: Sequence[int], action: "BulkAction") ->
 
 
 def _retry(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
-    """By their status now: they may be retried from several places at once."""
+    """By current status: other processes may retry them concurrently."""
     found = connection.execute(f"{LOCK_RETRYABLE}{connection.dialect.row_lock}", action.values, ids).all()
     rows = [row for row in found if action.job_filter.status in (None, row[1])]
     pending = [row[0] for row in rows if row[1] == PENDING]
@@ -142,7 +162,7 @@ def _with_free_keys(connection: Connection, ended: Sequence[Any]) -> list[int]:
 
 
 def _would_hold(key: str | None, scope: str, claims: int) -> bool:
-    """Whether the job holds its key once it is pending again; a key held for a time does not depend on that."""
+    """Whether the job holds its key when it is pending again; a key held for a fixed time is independent of it."""
     return key is not None and (scope == LIVE or (scope == WHILE_PENDING and claims == 0))
 
 
@@ -152,7 +172,7 @@ def _would_hold(key: str | None, scope: str, claims: int) -> bool:
 @dataclass(frozen=True)
 class Verb:
     name: str
-    past_tense: str  # of the jobs
+    past_tense: str  # 3 jobs will be …
     applies_to: StatusConditions  # may use the parameters :soon and :until
     change: "Callable[[Connection, Sequence[int], BulkAction], BulkResult]"
     default_status: str | None = None  # for a filter without a status
@@ -160,37 +180,47 @@ class Verb:
 
 CANCEL = Verb("cancel", "cancelled", {PENDING: "", PROCESSING: "cancel_reason IS NULL"}, _cancel)
 RETRY = Verb("retry", "due again", {DEAD: "", CANCELLED: "", PENDING: "run_at > :soon"}, _retry, default_status=DEAD)
-DISCARD = Verb("discard", "discarded", {DEAD: ""}, _discard)
-DELAY = Verb("delay", "delayed", {PENDING: "run_at < :until"}, _delay)  # a delayed job is not found again
+DISCARD = Verb("discard", "discarded", {DEAD: ""}, partial(_update, DISCARD_DEAD))
+DELAY = Verb("delay", "delayed", {PENDING: "run_at < :until"}, partial(_update, DELAY_PENDING))  # none is found twice
 VERBS = {each.name: each for each in (RETRY, CANCEL, DISCARD, DELAY)}
 
 
 @dataclass(frozen=True)
 class BulkAction:
-    """A verb, the jobs it is for, and what it writes to them. `until` is the new time of a delay."""
+    """A verb, its jobs, and the values it writes. `until` is the new time of a delay."""
 
     verb: Verb
     job_filter: JobFilter
     now: datetime
     until: datetime | None = None
     cause: str = ""
+    visible: Visible | None = None
 
     @classmethod
-    def of(
-        cls, verb: Verb, given: JobFilter, now: datetime, until: datetime | None = None, cause: str = ""
-    ) -> "BulkAction":
+    def of(cls, verb: Verb, given: JobFilter, now: datetime, **fields: Any) -> "BulkAction":
         """With the verb's default status, unless the filter has ids or a status."""
         is_specific = given.allowed_for(tuple(verb.applies_to), verb.name).ids is not None or given.status is not None
-        return cls(verb, given if is_specific else given._replace(status=verb.default_status), now, until, cause)
+        return cls(verb, given if is_specific else given._replace(status=verb.default_status), now, **fields)
 
     @property
     def values(self) -> dict[str, Any]:
-        """Parameters of all statements."""
         times = {"now": self.now, "soon": self.now + DUE_SOON, "until": self.until}
         return {**times, "reason": self.cause, "waiting_for": self.cause[:WAITING_LENGTH]}
 
     def ranges(self, connection: Connection) -> list[Range]:
         return ranges(connection, self.job_filter, self.verb.applies_to, self.values)
+
+    def find_slice(self, connection: Connection, found: Range, after: Position | None) -> FoundSlice:
+        ids, following = find_slice(connection, found, self.job_filter, ROWS_PER_SLICE, after)
+        return FoundSlice(self.visible(connection, ids) if self.visible and ids else ids, following)
+
+    def find_all(self, database: Database) -> Iterator[Sequence[int]]:
+        """Slice by slice; an empty one where a search has found nothing yet."""
+        for each in database.read(self.ranges):
+            found = database.read(partial(self.find_slice, found=each, after=None))
+            while found.next is not None:
+                yield found.ids
+                found = database.read(partial(self.find_slice, found=each, after=found.next))
 
 
 def act(
@@ -200,30 +230,28 @@ def act(
     actor: Actor | None = None,
     reason: str | None = None,
     until: datetime | None = None,
-    on_progress: OnProgress = no_progress,
+    on_progress: OnProgress = lambda _jobs: None,
+    visible: Visible | None = None,
 ) -> BulkResult:
-    """Slice by slice, each in a transaction of its own. Without an actor there is no audit entry.
+    """Slice by slice, each in its own transaction. Without an actor no audit entry is written.
 
-    Cancel: pending jobs end at once, running ones when their handlers check. Retry: dead and cancelled jobs are
-    pending again, waiting ones due; a filter without a status means dead jobs.
+    Cancel: pending jobs end at once, running jobs when their handlers check. Retry: dead and cancelled jobs are
+    pending again, waiting jobs are due; a filter without a status selects dead jobs.
     """
     now = database.clock.now()
-    if until is not None and until <= now:
-        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
-    action = BulkAction.of(verb, job_filter, now, until, cause(verb.past_tense, actor, reason))
+    refuse_past(until, now)
+    reason_text = cause(verb.past_tense, actor, reason)
+    action = BulkAction.of(verb, job_filter, now, until=until, cause=reason_text, visible=visible)
     until_text = f" until={until.isoformat(timespec='seconds')}" if until else ""
     entry = None if actor is None else AuditEntry(actor, verb.name, f"{job_filter}{until_text}", now, reason)
     total = BulkResult()
-    for each in database.read(action.ranges):
-        after = None
-        while found := database.read(partial(each.find, size=ROWS_PER_SLICE, after=after)):
-            after = position_of(found[-1])
-            ids = [row[0] for row in found]
+    for ids in action.find_all(database):
+        if ids:
             total = total.plus(database.run(partial(_change_slice, action, entry, ids)))
-            on_progress(len(ids))
+        on_progress(len(ids))
     if verb is CANCEL and total.changed:
         complete_all(database)  # the last job of a batch may have been among them
-    return total
+    return total._replace(skipped=count_skipped(database, verb, job_filter, visible))
 
 
 def _change_slice(
@@ -235,31 +263,73 @@ def _change_slice(
     return done
 
 
-def count_matching(database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None) -> int:
-    """How many jobs the verb would change; MAX_MATCHING_COUNTED + 1 stands for any higher number."""
+def seal_batch(database: Database, key: str, actor: Actor) -> bool:
+    """Seal it, and complete it if it has no live job. False if it was already sealed or completed."""
+    now = database.clock.now()
+    is_sealed = audited(database, AuditEntry(actor, "seal", f"batch {key}", now), partial(seal, key=key, now=now))
+    if is_sealed:
+        complete(database, [key], {})
+    return is_sealed
+
+
+def abandon_batch(
+    database: Database,
+    key: str,
+    reason: str,
+    actor: Actor | None = None,
+    on_progress: OnProgress = lambda _jobs: None,
+) -> BulkResult:
+    """Mark it as abandoned, then cancel its pending jobs. Repeatable if the process is killed between the two."""
+    now = database.clock.now()
+    mark = partial(abandon, key=key, now=now)
+    if actor is None:
+        database.run(mark)
+    else:
+        audited(database, AuditEntry(actor, "abandon", f"batch {key}", now, reason), mark)
+    pending = JobFilter(group_key=key, status=PENDING)
+    because = f"the batch {key} was abandoned: {reason}"
+    return act(database, CANCEL, pending, actor, because, on_progress=on_progress)
+
+
+def count_matching(
+    database: Database,
+    verb: Verb,
+    job_filter: JobFilter,
+    until: datetime | None = None,
+    max_rows: int | None = None,
+    visible: Visible | None = None,
+) -> CappedCount:
+    """Number of jobs that the verb would change.
+
+    If no index covers a condition, such as a rare type in a lane with many jobs, at most `max_rows` are read and the
+    count is a lower bound; of a search in contents, MAX_SLICES_ESTIMATED slices. Without `max_rows` the count is
+    exact up to MAX_MATCHING_COUNTED.
+    """
+    action = BulkAction.of(verb, job_filter, database.clock.now(), until=until, visible=visible)
+    if action.job_filter.searches_content:
+        return _count_slices(action.find_all(database), None if max_rows is None else MAX_SLICES_ESTIMATED)
+    return database.read(lambda connection: _count(connection, action.ranges(connection), max_rows))
+
+
+def _count_slices(slices: Iterator[Sequence[int]], max_slices: int | None) -> CappedCount:
+    """Of a search in contents: the payloads of a slice are compared in Python."""
     total = 0
-    for each in database.read(BulkAction.of(verb, job_filter, database.clock.now(), until).ranges):
-        total += database.read(partial(each.number, most=MAX_MATCHING_COUNTED + 1 - total))
+    for number, ids in enumerate(slices):
+        if number == max_slices:
+            return CappedCount(total, is_more=True)
+        total += len(ids)
         if total > MAX_MATCHING_COUNTED:
             break
-    return total
+    return CappedCount.of(total, MAX_MATCHING_COUNTED)
 
 
-def estimate_matching(
-    database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None
-) -> CappedCount:
-    """Like count_matching, but it never reads a whole lane for a rare type: then the count is a lower bound."""
-    action = BulkAction.of(verb, job_filter, database.clock.now(), until)
-    return database.read(lambda connection: _estimate(connection, action.ranges(connection)))
-
-
-def _estimate(connection: Connection, found: list[Range]) -> CappedCount:
-    by_id = [each for each in found if each.ids is not None]
-    by_index = not_empty(connection, [each for each in found if each.ids is None])
-    share = MAX_ROWS_ESTIMATED // max(1, len(by_index))
+def _count(connection: Connection, found: list[Range], max_rows: int | None) -> CappedCount:
+    if max_rows is not None:
+        found = [each for each in found if each.ids is not None or not_empty(connection, [each])]
     total, is_more = 0, False
-    for each in [*by_id, *by_index]:
-        floor = each.floor(connection, share) if each.unindexed and each.ids is None else None
+    for each in found:
+        is_searched = each.unindexed and each.ids is None
+        floor = each.floor(connection, max_rows // len(found)) if max_rows is not None and is_searched else None
         total += each.number(connection, MAX_MATCHING_COUNTED + 1 - total, floor)
         is_more = is_more or floor is not None
         if total > MAX_MATCHING_COUNTED:
@@ -267,22 +337,28 @@ def _estimate(connection: Connection, found: list[Range]) -> CappedCount:
     return CappedCount(min(total, MAX_MATCHING_COUNTED), is_more or total > MAX_MATCHING_COUNTED)
 
 
+def count_skipped(database: Database, verb: Verb, job_filter: JobFilter, visible: Visible | None = None) -> int:
+    """Cancelled jobs that a retry of dead jobs does not change, although they match."""
+    if verb.default_status != DEAD or job_filter.ids is not None or job_filter.status is not None:
+        return 0
+    cancelled = job_filter._replace(status=CANCELLED)
+    return count_matching(database, verb, cancelled, max_rows=MAX_ROWS_ESTIMATED, visible=visible).number
+
+
 # --- old rows -----------------------------------------------------------------------------------------------
 
 
-def prune_all(database: Database, keep: Keep, actor: Actor, on_progress: OnProgress = no_progress) -> int:
-    """Delete all old rows; cycles delete a bounded number each. Returns the number of rows."""
+def prune_all(database: Database, keep: Settings, actor: Actor) -> int:
+    """Delete all old rows (a cycle deletes a limited number). Returns the number of rows."""
     entry = AuditEntry(actor, "prune", "old rows", database.clock.now())
     total = 0
     while deleted := prune(database, keep):
         database.run(partial(entry.add, jobs=deleted))
         total += deleted
-        on_progress(deleted)
     return total
 
 
-def count_old(connection: Connection, keep: Keep, now: datetime) -> dict[str, int]:
-    """Rows to prune by table; MAX_MATCHING_COUNTED + 1 stands for any higher number."""
+def count_old(connection: Connection, keep: Settings, now: datetime) -> dict[str, CappedCount]:
     old: Counter[str] = Counter()
     for search in searches(find_lanes(connection), keep, now):
         left = MAX_MATCHING_COUNTED + 1 - old[search.table]
@@ -290,4 +366,4 @@ def count_old(connection: Connection, keep: Keep, now: datetime) -> dict[str, in
             rows = f"SELECT {search.key} FROM {search.table} WHERE {search.old} LIMIT {left}"
             counting = f"SELECT COUNT(*) FROM ({rows}) AS old_rows"
             old[search.table] += int(connection.execute(counting, search.values).scalar())
-    return {table: number for table, number in old.items() if number}
+    return {table: CappedCount.of(number, MAX_MATCHING_COUNTED) for table, number in old.items() if number}

@@ -1,13 +1,13 @@
-"""Figures over time: throughput, failures, waits and cycles, in as many points as fit a chart."""
+"""Figures of the recent past: series for charts, jobs per lane and type, and failures by error."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from mayfly import json_text
-from mayfly.admin.jobs import facts_of, first_line, isoformat
+from mayfly.admin.filters import newest_failures
+from mayfly.admin.jobs import ERROR_SHOWN, first_line
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
@@ -18,14 +18,10 @@ from mayfly.stats.history import CYCLE, Sample, begin_of, of_cycles
 
 MILLISECOND = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FAILURE_KINDS = (
-    OutcomeKind.FAILED,
-    OutcomeKind.TIMED_OUT,
-    OutcomeKind.CRASHED,
-)  # of attempts; the job has others left
+FAILURE_KINDS = [kind for kind in OutcomeKind if kind.is_failure]
 
-# Waits of jobs, durations of cycles: reading both of both would take twice as long. Totals of the last minutes, which
-# no cycle has added up yet, are in no span and are read from their own rows.
+# Waits of jobs and durations of cycles only: reading both for both takes twice as long. The totals of the last
+# minutes are not in mayfly_history yet and are read from mayfly_totals.
 COUNTED = (
     f"SELECT begins, outcome, jobs, CASE WHEN outcome = '{CYCLE}' THEN durations ELSE waits END FROM mayfly_history"
     " WHERE span = :span AND begins >= :since"
@@ -38,11 +34,9 @@ CYCLES = (
 
 
 class Period(NamedTuple):
-    """How far back, and in how many points."""
-
     name: str
     words: str
-    span: int  # of the rows that it is read from, in seconds
+    span: int  # of the rows it is read from, in seconds
     step: int  # of a point
     points: int
 
@@ -75,9 +69,6 @@ class ChartPoint(NamedTuple):
     cycle_p50_ms: int | None = None  # durations
     cycle_p95_ms: int | None = None
 
-    def facts(self) -> dict[str, Any]:
-        return facts_of(self)
-
 
 class History(NamedTuple):
     period: Period
@@ -87,18 +78,14 @@ class History(NamedTuple):
     def is_empty(self) -> bool:
         return not any(each.cycles or each.done or each.failed or each.dead for each in self.points)
 
-    def facts(self) -> dict[str, Any]:
-        since = isoformat(self.points[0].begins_at)
-        return {"period": self.period.name, "since": since, "points": [each.facts() for each in self.points]}
 
-
-# Millisecond, outcome, number, and a histogram: waits of jobs or durations of cycles. Its keys stay text as in JSON:
-# converting them costs more than all the rest, and is needed once per point.
+# Millisecond, outcome, number, and a histogram of waits (jobs) or durations (cycles). Its keys stay text as in JSON:
+# converting them is expensive, and only needed once per point.
 Row = tuple[int, str, int, Mapping[str, int]]
 
 
 def read_history(connection: Connection, period: Period, now: datetime) -> History:
-    """Two queries of a bounded number of rows: one per span and outcome, however many lanes and hosts there are."""
+    """Two queries with one row per span and outcome, independent of the number of lanes and hosts."""
     since = {"since": period.begins(now)[0]}
     found = connection.execute(COUNTED, {**since, "span": period.span}).all()
     counted = ((int(at), outcome, int(jobs), json_text.decode(text)) for at, outcome, jobs, text in found)
@@ -107,14 +94,13 @@ def read_history(connection: Connection, period: Period, now: datetime) -> Histo
 
 
 def rows_of(samples: Iterable[Sample]) -> Iterator[Row]:
-    """In the form of rows of the history table."""
     for at, outcome, count in samples:
         histogram = count.durations if outcome == CYCLE else count.waits
         yield at, outcome, count.jobs, {str(bound): number for bound, number in histogram.items()}
 
 
 def points_of(rows: Iterable[Row], period: Period, now: datetime) -> Iterator[ChartPoint]:
-    """One per step, also where nothing happened. Pure."""
+    """One point per step, including empty ones. Pure."""
     steps = {at: _ChartStep() for at in period.begins(now)}
     for at, outcome, jobs, histogram in rows:
         step = steps.get(begin_of(at, period.step))
@@ -126,8 +112,6 @@ def points_of(rows: Iterable[Row], period: Period, now: datetime) -> Iterator[Ch
 
 
 class _ChartStep:
-    """The sums of one point."""
-
     def __init__(self) -> None:
         self._jobs: Counter[str] = Counter()
         self._waits: Counter[str] = Counter()
@@ -160,8 +144,7 @@ def _numbered(histogram: Mapping[str, int]) -> dict[int, int]:
 LAST_HOUR = timedelta(hours=1)
 STEP_SECONDS, STEPS = 120, 30
 MAX_SHOWN = 20  # types of newly dead jobs
-MAX_ATTEMPTS_READ = 200  # the last failed ones: they have the errors of most dead jobs
-ERROR_READ = 500
+MAX_ATTEMPTS_READ = 200  # of each outcome, the newest: they have the errors of most dead jobs
 
 _STEP = f"cycle_id - cycle_id % {STEP_SECONDS * 1000}"  # steps of one minute would return twice the rows
 DONE_BY_LANE = (
@@ -173,10 +156,15 @@ DEAD_BY_TYPE = (
     f" WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DEAD.value}' GROUP BY lane, type"
     f" ORDER BY SUM(jobs) DESC, lane, type LIMIT {MAX_SHOWN}"
 )
+_NEWEST = newest_failures(f"job_id, SUBSTR(error, 1, {ERROR_SHOWN}) AS message, finished_at", MAX_ATTEMPTS_READ)
+NEWEST_ERRORS = (
+    f"SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM {_NEWEST} AS a"
+    " JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC"
+)
 
 
 def read_sparks(connection: Connection, now: datetime) -> dict[str, tuple[int, ...]]:
-    """Jobs done per lane in each of 30 steps of two minutes, the oldest first; lanes without any are missing."""
+    """Jobs done per lane in 30 steps of two minutes, the oldest first; lanes without done jobs are missing."""
     first = begin_of(milliseconds(now), STEP_SECONDS) - (STEPS - 1) * STEP_SECONDS * 1000
     found: dict[str, list[int]] = {}
     for lane, begins, jobs in connection.execute(DONE_BY_LANE, {"since": first}).all():
@@ -194,18 +182,15 @@ class NewlyDead(NamedTuple):
     error: str | None = None
     died_at: datetime | None = None
 
-    def facts(self) -> dict[str, Any]:
-        return facts_of(self)
-
 
 def list_newly_dead(connection: Connection, now: datetime) -> list[NewlyDead]:
-    """By lane and type, of the last hour, most first: exact numbers, with the newest error where it was found."""
+    """Jobs that died in the last hour, by lane and type, the largest number first, with the newest error if found."""
     since = now - LAST_HOUR
     found = connection.execute(DEAD_BY_TYPE, {"since": milliseconds(since)}).all()
     if not found:
         return []
     newest: dict[tuple[str, str], tuple[Any, ...]] = {}
-    rows = connection.execute(newest_statement(), {"since": since, "size": MAX_ATTEMPTS_READ}).all()
+    rows = connection.execute(NEWEST_ERRORS, {"since": since}).all()
     for lane, type_name, job_id, error, died_at in rows:
         newest.setdefault((lane, type_name), (job_id, first_line(error), utc_from_driver(died_at)))
     return [
@@ -214,14 +199,84 @@ def list_newly_dead(connection: Connection, now: datetime) -> list[NewlyDead]:
     ]
 
 
-@cache
-def newest_statement() -> str:
-    last = (
-        f"SELECT id, job_id, SUBSTR(error, 1, {ERROR_READ}) AS message, finished_at FROM mayfly_attempts"
-        " WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size"
-    )
-    return (
-        f"SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM ({last}) AS a"
-        f" JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead'"
-        " ORDER BY a.finished_at DESC"
-    )
+# --- types --------------------------------------------------------------------------------------------------
+
+MAX_FAILURES_READ = 1_000  # of each outcome, the newest of all types
+DAY = timedelta(days=1)
+OUTCOMES_BY_TYPE = (
+    "SELECT type, outcome, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since GROUP BY type, outcome"
+)
+TYPE_TOTALS = (
+    "SELECT outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id >= :since AND type = :type"
+)  # fmt: skip
+_FAILURES = newest_failures(
+    f"job_id, fingerprint, SUBSTR(error, 1, {ERROR_SHOWN}) AS message, finished_at", MAX_FAILURES_READ
+)
+TYPE_FAILURES = (
+    f"SELECT a.fingerprint, j.id, a.message, a.finished_at FROM {_FAILURES} AS a"
+    " JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.type = :type ORDER BY a.finished_at DESC"
+)
+
+
+class TypeFigures(NamedTuple):
+    """Of the last hour."""
+
+    type: str
+    done: int = 0
+    failed: int = 0  # attempts
+    dead: int = 0
+    duration_p50_ms: int | None = None  # of all runs that ended
+    duration_p95_ms: int | None = None
+    wait_p50_ms: int | None = None  # from due to started
+    wait_p95_ms: int | None = None
+
+    @property
+    def done_per_minute(self) -> float:
+        return self.done / (LAST_HOUR / timedelta(minutes=1))
+
+
+class TypeFailure(NamedTuple):
+    """Failed attempts of a type with one error."""
+
+    error: str  # fingerprint
+    attempts: int
+    message: str | None  # of the newest
+    newest_id: int
+    last_at: datetime
+
+
+def list_types(connection: Connection, now: datetime) -> list[TypeFigures]:
+    """Types with outcomes in the last hour, by name, without durations and waits."""
+    counted: dict[str, Counter[str]] = {}
+    since = milliseconds(now - LAST_HOUR)
+    for type_name, outcome, jobs in connection.execute(OUTCOMES_BY_TYPE, {"since": since}).all():
+        counted.setdefault(type_name, Counter())[outcome] += int(jobs)
+    return [_type_figures(name, jobs) for name, jobs in sorted(counted.items())]
+
+
+def read_type(connection: Connection, type_name: str, now: datetime) -> TypeFigures:
+    jobs, durations, waits = Counter[str](), Counter[str](), Counter[str]()
+    since = milliseconds(now - LAST_HOUR)
+    rows = connection.execute(TYPE_TOTALS, {"since": since, "type": type_name}).all()
+    for outcome, number, took, waited in rows:
+        jobs[outcome] += int(number)
+        durations.update(json_text.decode(took))
+        waits.update(json_text.decode(waited))
+    percentiles = [percentile(_numbered(each), part) for each in (durations, waits) for part in (0.5, 0.95)]
+    return TypeFigures(*_type_figures(type_name, jobs)[:4], *percentiles)
+
+
+def _type_figures(type_name: str, jobs: Mapping[str, int]) -> TypeFigures:
+    failed = sum(jobs.get(each, 0) for each in FAILURE_KINDS)
+    return TypeFigures(type_name, jobs.get(OutcomeKind.DONE, 0), failed, jobs.get(OutcomeKind.DEAD, 0))
+
+
+def list_type_failures(connection: Connection, type_name: str, now: datetime) -> list[TypeFailure]:
+    """Of the last day, the most frequent error first, among the newest MAX_FAILURES_READ attempts of each outcome."""
+    found: dict[str, TypeFailure] = {}
+    rows = connection.execute(TYPE_FAILURES, {"since": now - DAY, "type": type_name}).all()
+    for error, job_id, message, failed_at in rows:
+        new = TypeFailure(error, 0, first_line(message), job_id, utc_from_driver(failed_at))
+        known = found.setdefault(error, new)
+        found[error] = known._replace(attempts=known.attempts + 1)
+    return sorted(found.values(), key=lambda each: -each.attempts)

@@ -1,16 +1,21 @@
-"""Cycles, hosts and runners: lists of them, the last cycle of each host, and minutes without a cycle."""
+"""Cycles, hosts and runners: lists, the last cycle of each host, minutes without a cycle; forget a host."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from mayfly.admin.jobs import facts_of, isoformat, read_row
+from mayfly.admin.auth import Actor, AuditEntry, audited
+from mayfly.admin.jobs import read_row, read_views, view_statement
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.format import format_duration
+from mayfly.errors import UnknownName
+from mayfly.fleet.cycles import FORGOTTEN_AFTER
+from mayfly.fleet.runners import JobStart, job_starts
+from mayfly.format import format_duration, plural
+from mayfly.stats.history import forget_cycles
 
-DAY = timedelta(days=1)  # a host without a cycle for longer has been taken out of service
 STALE_AFTER = timedelta(minutes=3)  # without a new cycle: cron has missed more than one minute
 
 
@@ -32,9 +37,6 @@ class CycleView(NamedTuple):
     duration_ms: int | None
     note: str | None
 
-    def facts(self) -> dict[str, Any]:
-        return facts_of(self)
-
 
 class HostView(NamedTuple):
     """The last cycle of a host, and how long ago it began."""
@@ -47,36 +49,38 @@ class HostView(NamedTuple):
     def is_stale(self) -> bool:
         return self.age_seconds > STALE_AFTER.total_seconds()
 
-    def facts(self) -> dict[str, Any]:
-        return {"host": self.host, "age_seconds": self.age_seconds, "last": self.last.facts()}
 
-
-COLUMNS = ", ".join(CycleView._fields)
 LAST = "SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host"
 
 
 def list_cycles(connection: Connection, size: int = 20, before: int | None = None) -> list[CycleView]:
     """The newest first; `before` is the last id of the previous page."""
     older = " WHERE id < :before" if before is not None else ""
-    statement = f"SELECT {COLUMNS} FROM mayfly_cycles{older} ORDER BY id DESC LIMIT :size"
-    return [_cycle(row) for row in connection.execute(statement, {"before": before, "size": size}).all()]
+    source = f"mayfly_cycles{older} ORDER BY id DESC LIMIT :size"
+    return read_views(connection, CycleView, source, {"before": before, "size": size})
+
+
+KNOWN = "mayfly_cycles WHERE {ids of id} AND forgotten_at IS NULL"
 
 
 def list_hosts(connection: Connection, now: datetime) -> list[HostView]:
-    """Every host with a cycle in the last day; the id of a cycle is the millisecond in which it began."""
-    last = connection.execute(LAST, {"since": milliseconds(now - DAY)}).scalars()
-    if not last:
-        return []
-    found = connection.execute(f"SELECT {COLUMNS} FROM mayfly_cycles WHERE {{ids of id}}", ids=last).all()
-    views = [_cycle(row) for row in found]
+    """Hosts with a cycle in the last day, since they were forgotten. A cycle's id is its start in milliseconds."""
+    last = connection.execute(LAST, {"since": milliseconds(now - FORGOTTEN_AFTER)}).scalars()
+    views = read_views(connection, CycleView, KNOWN, ids=last) if last else []
     return [
         HostView(each.host, each, max(0.0, (now - each.started_at).total_seconds()))
         for each in sorted(views, key=lambda view: view.host)
     ]
 
 
-def _cycle(row: Any) -> CycleView:
-    return CycleView(**read_row(CycleView._fields, row))
+def forget_host(database: Database, name: str, actor: Actor) -> None:
+    """Its next cycle, if there is one, makes it known again."""
+    now = database.clock.now()
+    known = {each.host for each in database.read(lambda connection: list_hosts(connection, now))}
+    if name not in known:
+        raise UnknownName("host", name, "with a cycle in the last day", known)
+    entry = AuditEntry(actor, "forget host", name, now)
+    audited(database, entry, lambda connection: forget_cycles(connection, name, now))
 
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -85,21 +89,17 @@ SINCE = "SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= :si
 
 
 class Gap(NamedTuple):
-    """Minutes in which a host should have begun a cycle and did not."""
+    """Minutes in which a host started no cycle."""
 
     host: str
-    after: datetime  # when its previous cycle began
-    until: datetime  # when its next one began, or now
-    minutes: int
+    after: datetime  # start of the previous cycle
+    until: datetime  # start of the next cycle, or now
+    missed_minutes: int
 
     @property
     def text(self) -> str:
-        missed = "1 minute was" if self.minutes == 1 else f"{self.minutes:,} minutes were"
-        return f"{missed} missed on {self.host}: no cycle began for {format_duration(self.until - self.after)}"
-
-    def facts(self) -> dict[str, Any]:
-        between = {"after": isoformat(self.after), "until": isoformat(self.until)}
-        return {"host": self.host, "missed_minutes": self.minutes, **between}
+        missed = plural(self.missed_minutes, "minute")
+        return f"{missed} missed on {self.host}: no cycle started for {format_duration(self.until - self.after)}"
 
 
 class CyclesByMinute(NamedTuple):
@@ -107,9 +107,6 @@ class CyclesByMinute(NamedTuple):
 
     rows: tuple[CycleView | Gap, ...]
     next: int | None  # the last cycle of this page, if there are more
-
-    def facts(self) -> dict[str, Any]:
-        return {"rows": [each.facts() for each in self.rows], "next": self.next}
 
 
 class Regularity(NamedTuple):
@@ -120,12 +117,12 @@ class Regularity(NamedTuple):
 
 
 def missed_between(one: datetime, other: datetime) -> int:
-    """Cycles missing between two; cron may be late by some seconds."""
+    """Number of missing cycles between two starts; cron may be late by some seconds."""
     return max(0, round((other - one) / MINUTE) - 1)
 
 
 def is_overrun(cycle: CycleView, now: datetime) -> bool:
-    """It took longer than a minute, or has been running for longer, or never ended."""
+    """Whether it took longer than a minute; one without an end counts until now."""
     return _took(cycle.started_at, cycle.duration_ms, now) > MINUTE
 
 
@@ -134,23 +131,18 @@ def _took(started_at: datetime, duration_ms: int | None, now: datetime) -> timed
 
 
 def list_minutes(connection: Connection, now: datetime, size: int = 60, before: int | None = None) -> CyclesByMinute:
-    """`before` is the `next` of the previous page. A gap until now comes first."""
+    """`before` is the `next` of the previous page. The first row may be a gap until now."""
     found = list_cycles(connection, size + 1, before)
     page = found[:size]
     following = {each.host: now for each in list_hosts(connection, now)}
-    if before is not None:
-        following |= _following(connection, {each.host for each in page}, before)
+    for host in {each.host for each in page} if before is not None else ():  # its next cycle is on the previous page
+        at = connection.execute(FOLLOWING, {"before": before, "host": host}).scalar()
+        following |= {} if at is None else {host: utc_from_driver(at)}
     return CyclesByMinute(tuple(with_gaps(page, following)), page[-1].id if len(found) > size else None)
 
 
-def _following(connection: Connection, hosts: Collection[str], before: int) -> dict[str, datetime]:
-    """When each of these hosts had its next cycle, on the previous page."""
-    found = ((host, connection.execute(FOLLOWING, {"before": before, "host": host}).scalar()) for host in hosts)
-    return {host: utc_from_driver(at) for host, at in found if at is not None}
-
-
 def with_gaps(cycles: Sequence[CycleView], following: Mapping[str, datetime]) -> Iterator[CycleView | Gap]:
-    """Cycles, the newest first, each after the gap between it and its host's next one. Pure."""
+    """Cycles, the newest first, each preceded by the gap before the next cycle of its host. Pure."""
     next_at = dict(following)
     for each in cycles:
         until = next_at.get(each.host, each.started_at)
@@ -190,15 +182,12 @@ class RunnerView(NamedTuple):
     average_ms: float | None
     peak_memory: int | None
     cpu_ms: int | None
+    uptime_ms: int | None
+    running: tuple[JobStart, ...]  # jobs, according to its last figures
 
-    def facts(self) -> dict[str, Any]:
-        return facts_of(self)
-
-
-NAMES = ", ".join(f"r.{name}" for name in RunnerView._fields)  # SIGNAL is a keyword in MySQL
 
 # The order of the index.
-BEFORE = "r.finished_at < :at OR r.lane < :lane OR (r.lane = :lane AND r.worker_id < :after)"
+BEFORE = "finished_at < :at OR lane < :lane OR (lane = :lane AND worker_id < :after)"
 
 
 def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, RunnerView]:
@@ -206,32 +195,31 @@ def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, Run
     if not names:
         return {}
     values = {f"name_{number}": name for number, name in enumerate(sorted(set(names)))}
-    among = ", ".join(f":{each}" for each in values)
-    rows = connection.execute(f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.worker_id IN ({among})", values)
-    views = (RunnerView(**read_row(RunnerView._fields, row)) for row in rows.all())
-    return {each.worker_id: each for each in views}
+    source = f"mayfly_runners WHERE worker_id IN ({', '.join(f':{each}' for each in values)})"
+    return {each.worker_id: each for each in _read_runners(connection, source, values)}
+
+
+def _read_runners(connection: Connection, source: str, values: Mapping[str, Any]) -> list[RunnerView]:
+    rows = connection.execute(view_statement(RunnerView, source), values).all()
+    return [RunnerView(**read_row(RunnerView._fields, (*row, job_starts(running)))) for *row, running in rows]
 
 
 def list_runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
-    """Live runners, then the newest that ended."""
-    select = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at"
-    rows = connection.execute(f"{select} IS NULL ORDER BY r.worker_id LIMIT :size", {"size": size}).all()
-    if not live_only and len(rows) < size:
-        ended = f"{select} IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size"
-        rows = [*rows, *connection.execute(ended, {"size": size - len(rows)}).all()]
-    return [RunnerView(**read_row(RunnerView._fields, row)) for row in rows]
+    """Live runners, then the runners that ended last."""
+    source = "mayfly_runners WHERE finished_at IS NULL ORDER BY worker_id LIMIT :size"
+    live = _read_runners(connection, source, {"size": size})
+    return live if live_only or len(live) == size else [*live, *list_ended(connection, size - len(live))]
 
 
 def list_ended(connection: Connection, size: int = 50, after: str | None = None) -> list[RunnerView]:
-    """The newest first; `after` is the last of the previous page, if its row is still kept."""
+    """The newest first; `after` is the last worker_id of the previous page."""
     values: dict[str, Any] = {"size": size}
     if after is not None and (last := runners_named(connection, [after]).get(after)) and last.finished_at:
         values |= {"at": last.finished_at, "lane": last.lane, "after": after}
-    rows = connection.execute(ended_statement(is_first="at" not in values), values).all()
-    return [RunnerView(**read_row(RunnerView._fields, row)) for row in rows]
+    return _read_runners(connection, ended_source(is_first="at" not in values), values)
 
 
-def ended_statement(is_first: bool) -> str:
-    older = "" if is_first else f" AND r.finished_at <= :at AND ({BEFORE})"
-    select = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL{older}"
-    return f"{select} ORDER BY r.finished_at DESC, r.lane DESC, r.worker_id DESC LIMIT :size"
+def ended_source(is_first: bool) -> str:
+    older = "" if is_first else f" AND finished_at <= :at AND ({BEFORE})"
+    where = f"finished_at IS NOT NULL{older}"
+    return f"mayfly_runners WHERE {where} ORDER BY finished_at DESC, lane DESC, worker_id DESC LIMIT :size"

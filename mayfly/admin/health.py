@@ -1,7 +1,7 @@
-"""Is Mayfly healthy? One snapshot of lanes, hosts and dead jobs, and one pure function that lists its problems.
+"""Health: a snapshot of lanes, hosts and dead jobs, and a pure function that lists its problems and warnings.
 
-`mayfly status`, `GET /health`, alerts, `mayfly doctor` and the console's overview show its result,
-each from its own severity on.
+`mayfly status`, `GET /health`, alerts, `mayfly doctor` and the console's overview all show these, each from a certain
+severity on. Only problems degrade the status; warnings do not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,19 +11,23 @@ from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 from mayfly.admin.fleet import STALE_AFTER, HostView, list_hosts
-from mayfly.admin.jobs import isoformat
+from mayfly.admin.jobs import json_value
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
+from mayfly.fleet.cycles import UnrecordedCycle, read_unrecorded
 from mayfly.format import format_duration, plural
 from mayfly.process import exits
+from mayfly.process.state_dir import state_dir
 from mayfly.queue.outcome import OutcomeKind
-from mayfly.schema.tables import require_version
+from mayfly.schema.tables import PRIORITIES, require_version
 from mayfly.settings import Settings
 
+OK, DEGRADED = "ok", "degraded"  # the status in JSON
 DEAD_WINDOW = timedelta(hours=1)
-ACTIVE_WINDOW = timedelta(minutes=10)  # a lane in which a job was done since then is being worked on
-NO_CYCLE_EXIT = 2  # exit code of `mayfly status`: nothing will change until cron runs
+MAX_DEAD_READ = 5_000  # the newest dead jobs: those that died in the last hour are found among them
+ACTIVE_WINDOW = timedelta(minutes=10)  # a lane with a job done in this time is active
+NO_CYCLE_EXIT = 2  # exit code of `mayfly status`: no job runs until cron does
 
 DEAD_BY_LANE = (
     "SELECT lane, SUM(jobs) FROM mayfly_totals"
@@ -33,14 +37,23 @@ ACTIVE_LANES = (
     f"SELECT DISTINCT lane FROM mayfly_totals WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DONE.value}'"
 )
 ANY_CYCLE = "SELECT 1 FROM mayfly_cycles LIMIT 1"
+# The newest dead jobs of a lane, along the claim index: how many, and how many of them died recently.
+_NEWEST_DEAD = " UNION ALL ".join(
+    "SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead'"
+    f" AND priority = {each} ORDER BY run_at DESC, id DESC LIMIT :size) AS dead_{each}"
+    for each in PRIORITIES
+)
+STILL_DEAD = (
+    f"SELECT COUNT(*), SUM(CASE WHEN finished_at >= :since THEN 1 ELSE 0 END) FROM ({_NEWEST_DEAD}) AS newest"
+)
 
 
 class Severity(IntEnum):
-    """Where problems are shown: `mayfly status` from NOTICE on, overview and doctor WARNING, /health DEGRADED."""
+    """`mayfly status` shows all, the others WARNING and above. From DEGRADED on it is a problem: exit code 1, 503."""
 
     NOTICE = 1  # intended by an operator
-    WARNING = 2  # may need action
-    DEGRADED = 3  # jobs are late, dead or not started
+    WARNING = 2  # may need action: a job or its handler is at fault, the installation works
+    DEGRADED = 3  # jobs are late or not started
     DOWN = 4  # no job will run until this is fixed
 
 
@@ -56,6 +69,8 @@ class ProblemKind(StrEnum):
 
 
 class Problem(NamedTuple):
+    """A problem, or below DEGRADED a warning or notice."""
+
     kind: ProblemKind
     severity: Severity
     text: str  # a sentence
@@ -67,56 +82,80 @@ class HealthSnapshot:
     now: datetime
     lanes: tuple[LaneView, ...] = ()
     hosts: tuple[HostView, ...] = ()  # those with a cycle in the last day
-    dead: Mapping[str, int] = field(default_factory=dict)  # jobs that died in the last hour, by lane
+    dead: Mapping[str, int] = field(default_factory=dict)  # jobs that died in the last hour and still are, by lane
     active_lanes: frozenset[str] = frozenset()  # a job was done there recently
-    has_cycles: bool = True  # a cycle has run at some time
+    has_cycles: bool = True  # a cycle has been recorded
+    unrecorded: UnrecordedCycle | None = None  # the last cycle of this host, if the database could not record it
 
 
 def read_snapshot(connection: Connection, settings: Settings, now: datetime) -> HealthSnapshot:
     require_version(connection)
     hosts = tuple(list_hosts(connection, now))
-    dead = connection.execute(DEAD_BY_LANE, {"since": milliseconds(now - DEAD_WINDOW)}).all()
     return HealthSnapshot(
         now=now,
         lanes=tuple(list_lanes(connection, settings, now)),
         hosts=hosts,
-        dead={lane: int(number) for lane, number in dead},
+        dead=recently_dead(connection, now - DEAD_WINDOW),
         active_lanes=frozenset(
             connection.execute(ACTIVE_LANES, {"since": milliseconds(now - ACTIVE_WINDOW)}).scalars()
         ),
+        unrecorded=read_unrecorded(state_dir(settings)),
         has_cycles=bool(hosts) or connection.execute(ANY_CYCLE).first() is not None,
     )
 
 
+def recently_dead(connection: Connection, since: datetime) -> dict[str, int]:
+    """Jobs that died since then and are still dead, by lane: not those that were retried or discarded.
+
+    The totals know the lanes; usually there are none, and the jobs table is not read.
+    """
+    died = connection.execute(DEAD_BY_LANE, {"since": milliseconds(since)}).all()
+    found: dict[str, int] = {}
+    for lane, number in died:
+        size = max(1, MAX_DEAD_READ // len(died))
+        dead, recent = connection.execute(STILL_DEAD, {"lane": lane, "since": since, "size": size}).first()
+        # With more dead jobs than are read, the total: it also has those that were retried.
+        found[lane] = int(number) if dead >= size else int(recent or 0)
+    return {lane: number for lane, number in found.items() if number}
+
+
 def problems(snapshot: HealthSnapshot, settings: Settings) -> list[Problem]:
-    """All of them, hosts first. Pure."""
+    """All problems, warnings and notices, hosts first. Pure."""
     return [
         *_cycles(snapshot),
         *_late_lanes(snapshot, latency_targets(settings)),
         *_dead_jobs(snapshot, settings.health_dead_limit),
         *_idle_backlogs(snapshot),
-        *_paused_lanes(snapshot),
+        *(
+            Problem(ProblemKind.PAUSED, Severity.NOTICE, f"Lane {each.lane} is {each.paused}.", each.lane)
+            for each in snapshot.lanes
+            if each.paused
+        ),
     ]
 
 
 def latency_targets(settings: Settings) -> dict[str, timedelta]:
-    """Of the lanes that have one."""
-    given = {lane: own.latency_target for lane, own in settings.lanes.items()}
-    return {lane: timedelta(seconds=target) for lane, target in given.items() if target is not None}
+    given = ((lane, own.latency_target) for lane, own in settings.lanes.items())
+    return {lane: timedelta(seconds=target) for lane, target in given if target is not None}
 
 
 def lane_waits(snapshot: HealthSnapshot, settings: Settings) -> dict[str, timedelta]:
     """How long the oldest due job has waited in each lane that has a target and is not paused."""
     targets = latency_targets(settings)
-    return {each.lane: _wait(each) for each in snapshot.lanes if each.lane in targets and _is_waiting(each)}
+    waits = {each.lane: each.late_by for each in snapshot.lanes if each.lane in targets}
+    return {lane: wait for lane, wait in waits.items() if wait is not None}
 
 
 def _cycles(snapshot: HealthSnapshot) -> Iterator[Problem]:
+    if snapshot.unrecorded is not None:
+        ago = format_duration(max(timedelta(0), snapshot.now - snapshot.unrecorded.at))
+        text = f"The last cycle of this host, {ago} ago, could not be recorded: {snapshot.unrecorded.reason}"
+        yield Problem(ProblemKind.EXIT_CODE, Severity.DEGRADED, text)
     if not snapshot.has_cycles:
-        text = "No cycle has run yet: is cron set up? See scripts/install-cron."
+        text = "No cycle has run yet: is cron set up? Run `mayfly cron install`."
         yield Problem(ProblemKind.CYCLE, Severity.DOWN, text)
     elif not snapshot.hosts:
-        text = "No cycle has run in the last day: is cron running? See `mayfly doctor`."
+        text = "No known host has started a cycle in the last day: is cron running? See `mayfly doctor`."
         yield Problem(ProblemKind.CYCLE, Severity.DOWN, text)
     severity = Severity.DOWN if all(each.is_stale for each in snapshot.hosts) else Severity.DEGRADED
     for host in snapshot.hosts:
@@ -131,9 +170,9 @@ def _cycles(snapshot: HealthSnapshot) -> Iterator[Problem]:
 
 def _late_lanes(snapshot: HealthSnapshot, targets: Mapping[str, timedelta]) -> Iterator[Problem]:
     for lane in snapshot.lanes:
-        target = targets.get(lane.lane)
-        if target is not None and _is_waiting(lane) and _wait(lane) > target:
-            waited = f"The oldest due job of lane {lane.lane} has waited for {format_duration(_wait(lane))}"
+        target, wait = targets.get(lane.lane), lane.late_by
+        if target is not None and wait is not None and wait > target:
+            waited = f"The oldest due job of lane {lane.lane} has waited for {format_duration(wait)}"
             text = f"{waited}; the target is {format_duration(target)}."
             yield Problem(ProblemKind.WAIT, Severity.DEGRADED, text, lane.lane)
 
@@ -143,45 +182,39 @@ def _dead_jobs(snapshot: HealthSnapshot, limit: int) -> Iterator[Problem]:
     if total > limit:
         lanes = ", ".join(f"{number} in lane {lane}" for lane, number in sorted(snapshot.dead.items()))
         text = f"{plural(total, 'job')} died in the last hour: {lanes}. See `mayfly dead`."
-        yield Problem(ProblemKind.DEAD, Severity.DEGRADED, text)
+        yield Problem(ProblemKind.DEAD, Severity.WARNING, text)
 
 
 def _idle_backlogs(snapshot: HealthSnapshot) -> Iterator[Problem]:
-    """Due jobs in a lane that has no runner. A paused lane is meant to wait."""
     for lane in snapshot.lanes:
-        is_active = lane.runners or lane.running.number or lane.lane in snapshot.active_lanes
-        if _is_waiting(lane) and _wait(lane) > STALE_AFTER and not is_active:
-            due = f"Lane {lane.lane} has {lane.pending} due {'job' if lane.pending.number == 1 else 'jobs'}"
-            text = f"{due}, the oldest for {format_duration(_wait(lane))}, and no runner."
+        is_active = lane.runners or lane.has_jobs_in_progress or lane.lane in snapshot.active_lanes
+        if lane.late_by is not None and lane.late_by > STALE_AFTER and not is_active:
+            since = f"the oldest for {format_duration(lane.late_by)}"
+            text = f"Lane {lane.lane} has {lane.pending.plural('due job')}, {since}, and no runners."
             yield Problem(ProblemKind.BACKLOG, Severity.WARNING, text, lane.lane)
 
 
-def _paused_lanes(snapshot: HealthSnapshot) -> Iterator[Problem]:
-    for lane in snapshot.lanes:
-        if lane.paused:
-            yield Problem(ProblemKind.PAUSED, Severity.NOTICE, f"Lane {lane.lane} is {lane.paused}.", lane.lane)
-
-
-def _is_waiting(lane: LaneView) -> bool:
-    return lane.wait_seconds is not None and not lane.paused
-
-
-def _wait(lane: LaneView) -> timedelta:
-    return timedelta(seconds=lane.wait_seconds or 0.0)
-
-
 class Status(NamedTuple):
-    """What `mayfly status` and GET /status show."""
-
     snapshot: HealthSnapshot
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...]  # warnings and notices too
 
     @property
     def exit_code(self) -> int:
-        """0: no problem. 1: something is degraded or paused. 2: no cycle runs, so nothing will change."""
-        if any(each.severity is Severity.DOWN for each in self.problems):
+        """0: no problem, perhaps warnings. 1: something is degraded. 2: no cycle has run recently."""
+        if self.at_least(Severity.DOWN):
             return NO_CYCLE_EXIT
-        return exits.ERROR if self.problems else exits.SUCCESS
+        return exits.ERROR if self.name == DEGRADED else exits.SUCCESS
+
+    @property
+    def name(self) -> str:
+        return DEGRADED if self.at_least(Severity.DEGRADED) else OK
+
+    @property
+    def worst(self) -> Severity | None:
+        return max((each.severity for each in self.problems), default=None)
+
+    def at(self, severity: Severity) -> list[Problem]:
+        return [each for each in self.problems if each.severity is severity]
 
     @property
     def text(self) -> str:
@@ -192,11 +225,14 @@ class Status(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         return {
-            "now": isoformat(self.snapshot.now),
+            "now": json_value(self.snapshot.now),
+            "status": self.name,
             "exit_code": self.exit_code,
-            "complaints": [each.text for each in self.problems],
-            "lanes": [each.facts() for each in self.snapshot.lanes],
-            "hosts": [each.facts() for each in self.snapshot.hosts],
+            "complaints": [each.text for each in self.at_least(Severity.DEGRADED)],
+            "warnings": [each.text for each in self.at(Severity.WARNING)],
+            "notices": [each.text for each in self.at(Severity.NOTICE)],
+            "lanes": json_value(self.snapshot.lanes),
+            "hosts": json_value(self.snapshot.hosts),
         }
 
 

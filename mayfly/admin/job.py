@@ -1,37 +1,50 @@
-"""One job with everything known about it: its row, attempts, batch, chain, relatives, timeline, and why it is so."""
+"""One job in detail: row, attempts, reasons, chain, related jobs, timeline. And lists of batches."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from mayfly import json_text
-from mayfly.admin.jobs import MAX_COUNTED, CappedCount, count_group, facts_of, isoformat, read_row
-from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, Reason, SlotHolder, explain
+from mayfly.admin.jobs import (
+    MAX_COUNTED,
+    CappedCount,
+    ReportedProgress,
+    count_group,
+    current_start,
+    decoded,
+    facts_of,
+    json_value,
+    read_lines,
+    read_views,
+)
+from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, Reason, explain
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, known_lanes
-from mayfly.fleet.plan_lock import READ_PLAN_LOCK, host_of
-from mayfly.fleet.runners import live_by_lane
+from mayfly.fleet.runners import JobStart, job_starts, live_by_lane
+from mayfly.format import format_duration
+from mayfly.queue.batches import MAX_FILLING, UNSEALED
 from mayfly.queue.pauses import load_pauses
 from mayfly.registry import Registry
-from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING, PRIORITIES, PROCESSING, RELEASED, SLICED
 from mayfly.settings import Settings
 
 MAX_ATTEMPTS_SHOWN = 100
 MAX_JOBS_BEFORE = 1000
 MAX_CHILDREN = 20
 MAX_NEIGHBOURS = 5  # of the same group, on each side
+MAX_OPEN, MAX_RECENT = 100, 20  # batches
 JSON_COLUMNS = ("payload", "checkpoint", "progress", "result")
-IN_USE = re.compile(r"limit (?P<key>.+): \d+ of \d+ in use")  # see Denial.reason
 
-JOB = f"SELECT {', '.join(JobRow._fields)} FROM mayfly_jobs WHERE id = :id"
-BATCH = "SELECT sealed_at, completed_at, abandoned_at FROM mayfly_batches WHERE batch_key = :key"
 CHAIN = "SELECT rest FROM mayfly_chains WHERE job_id = :id"
 LAST_CYCLE = "SELECT started_at FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
-HOST = "SELECT host FROM mayfly_runners WHERE worker_id = :worker_id"
+RUNNER = "SELECT host, running FROM mayfly_runners WHERE worker_id = :worker_id"
+_OF_JOB = "mayfly_attempts WHERE job_id = :id AND outcome"
+UNFINISHED = f"{_OF_JOB} IN ('{SLICED}', '{RELEASED}') ORDER BY id DESC LIMIT :size"
+ATTEMPTS = f"{_OF_JOB} NOT IN ('{SLICED}', '{RELEASED}') ORDER BY id DESC LIMIT :size"
+IN_USE = re.compile(r"limit (?P<key>.+): \d+ of \d+ in use")  # `waiting_for` of a job without a slot
 SLOT_HOLDERS = (
     "SELECT mayfly_runners.host, MAX(mayfly_runners.lease_until) FROM mayfly_slots"
     " JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id"
@@ -50,17 +63,23 @@ class Attempt(NamedTuple):
     duration_ms: int | None
 
 
-ATTEMPTS = f"SELECT {', '.join(Attempt._fields)} FROM mayfly_attempts WHERE job_id = :id ORDER BY id DESC LIMIT :size"
+EVENTS = (
+    "enqueued",
+    "claimed",
+    "started",
+    "released",
+    "sliced",
+    "attempt",
+    "ended",
+    "due",
+)  # of one moment, in this order
 
 
 class TimelineEvent(NamedTuple):
     at: datetime
-    kind: str  # enqueued, attempt, claimed, started, ended, due
+    kind: str  # one of EVENTS
     text: str
     position: int | None = None  # of the attempt among `JobView.attempts`
-
-    def facts(self) -> dict[str, Any]:
-        return {"at": isoformat(self.at), "text": self.text}
 
 
 class BatchView(NamedTuple):
@@ -75,7 +94,7 @@ class BatchView(NamedTuple):
 class JobView(NamedTuple):
     row: JobRow
     attempts: tuple[Attempt, ...]  # the oldest first; the last ones where there are many
-    reasons: tuple[Reason, ...]  # why it does not run, or how it ended
+    reasons: tuple[Reason, ...]  # why it is not running, or how it ended
     batch: BatchView | None
     steps: tuple[str, ...]  # the types that follow in its chain
     timeline: tuple[TimelineEvent, ...]
@@ -83,39 +102,69 @@ class JobView(NamedTuple):
     def facts(self) -> dict[str, Any]:
         return {
             **facts_of(self.row),
+            "state": self.row.state,
             "suspect": int(self.row.suspect),
-            "history": [facts_of(each) for each in self.attempts],
+            "history": json_value(self.attempts),
             "reasons": [{"why": each.name, "text": each.text} for each in self.reasons],
-            "batch": self.batch and facts_of(self.batch),
+            "batch": json_value(self.batch),
             "steps": list(self.steps),
-            "timeline": [each.facts() for each in self.timeline],
+            "timeline": [{"at": json_value(each.at), "text": each.text} for each in self.timeline],
         }
 
 
 def read_job(connection: Connection, job_id: int, settings: Settings, registry: Registry, now: datetime) -> JobView:
     diagnosis = diagnose(connection, job_id, settings, registry, now)
-    row, attempts = diagnosis.row, tuple(_attempts(connection, job_id))
+    row = diagnosis.row
+    size = {"id": job_id, "size": MAX_ATTEMPTS_SHOWN}
+    attempts = tuple(reversed(read_views(connection, Attempt, ATTEMPTS, size)))
+    unfinished = read_views(connection, Attempt, UNFINISHED, size) if row.claims else []
+    rest = connection.execute(CHAIN, {"id": job_id}).scalar()
     return JobView(
         row=row,
         attempts=attempts,
         reasons=tuple(explain(diagnosis)),
         batch=None if row.group_key is None else _batch(connection, row.group_key),
-        steps=tuple(_steps(connection, job_id)),
-        timeline=tuple(timeline(row, attempts)),
+        steps=tuple(each["type"] for each in json_text.decode(rest or "[]")),
+        timeline=tuple(timeline(row, attempts, unfinished)),
     )
 
 
-def timeline(row: JobRow, attempts: tuple[Attempt, ...]) -> list[TimelineEvent]:
-    """What has happened, and what is due, in order. Pure."""
-    return sorted(_events(row, attempts), key=lambda event: event.at)
+def timeline(row: JobRow, attempts: Sequence[Attempt], unfinished: Sequence[Attempt] = ()) -> list[TimelineEvent]:
+    """Past events, and the due time of a pending job, in order. Pure.
+
+    `unfinished` are runs that ended with a slice or a release, the last one first.
+    """
+    events = [*_events(row, attempts), *_slices(row, unfinished), *_releases(unfinished)]
+    return sorted(events, key=lambda event: (event.at, EVENTS.index(event.kind)))
 
 
-def _events(row: JobRow, attempts: tuple[Attempt, ...]) -> Iterator[TimelineEvent]:
+def _slices(row: JobRow, unfinished: Sequence[Attempt]) -> Iterator[TimelineEvent]:
+    """Numbered from the last one: old rows may have been pruned."""
+    slices = (each for each in unfinished if each.outcome == SLICED)
+    for number, each in zip(range(row.slices, 0, -1), slices, strict=False):
+        yield TimelineEvent(each.finished_at, "sliced", f"slice {number} ended{_took(each)} ({each.worker_id})")
+
+
+def _releases(unfinished: Sequence[Attempt]) -> Iterator[TimelineEvent]:
+    for each in unfinished:
+        if each.outcome == RELEASED:
+            text = f"released{_took(each)} ({each.worker_id}){_message(each)}"
+            yield TimelineEvent(each.finished_at, "released", text)
+
+
+def _took(run: Attempt) -> str:
+    return "" if run.duration_ms is None else f" after {format_duration(run.duration_ms / 1000, precise=True)}"
+
+
+def _message(run: Attempt) -> str:
+    return f": {run.error.partition(chr(10))[0]}" if run.error else ""
+
+
+def _events(row: JobRow, attempts: Sequence[Attempt]) -> Iterator[TimelineEvent]:
     if row.created_at:
         yield TimelineEvent(row.created_at, "enqueued", "enqueued")
     for index, each in enumerate(attempts):
-        message = each.error.partition("\n")[0]
-        text = f"attempt {each.attempt} {each.outcome} ({each.worker_id}): {message}"
+        text = f"attempt {each.attempt} {each.outcome} ({each.worker_id}){_message(each)}"
         yield TimelineEvent(each.finished_at, "attempt", text, index)
     if row.locked_at:
         yield TimelineEvent(row.locked_at, "claimed", f"claimed by {row.worker_id}")
@@ -130,12 +179,14 @@ def _events(row: JobRow, attempts: tuple[Attempt, ...]) -> Iterator[TimelineEven
 def diagnose(
     connection: Connection, job_id: int, settings: Settings, registry: Registry, now: datetime
 ) -> JobDiagnosis:
-    """Read what `explain` needs to say why the job does not run."""
+    """Read the facts that `explain` needs."""
     row = _row(connection, job_id)
     pauses = load_pauses(connection, now)
-    planner, lease_until, _number = connection.execute(READ_PLAN_LOCK).first()
     has_handler = registry.get(row.type) is not None
-    host = connection.execute(HOST, {"worker_id": row.worker_id}).scalar() if row.status == PROCESSING else None
+    host, runs = None, tuple[JobStart, ...]()
+    if row.status == PROCESSING:
+        host, runs = _runner(connection, row.worker_id)
+        row = row._replace(started_at=current_start(row.id, row.locked_at, dict(runs)))
     last_cycle = connection.execute(LAST_CYCLE).scalar()
     return JobDiagnosis(
         row=row,
@@ -143,49 +194,54 @@ def diagnose(
         now=now,
         pauses=tuple(each for each in (pauses.lanes.get(row.lane), pauses.types.get(row.type)) if each),
         host=host,
+        runs=runs,
         last_cycle_at=last_cycle and utc_from_driver(last_cycle),
-        planner=host_of(planner) if planner and utc_from_driver(lease_until) > now else None,
-        slot_holders=_slot_holders(connection, row, now),
         has_handler=has_handler,
         handler_hint="" if has_handler else registry.did_you_mean(row.type),
         broken_modules=registry.failures,
+        slot_holders=_slot_holders(connection, row, now),
     )
 
 
+def _runner(connection: Connection, worker_id: str | None) -> tuple[str | None, tuple[JobStart, ...]]:
+    """Its host, and the jobs that it runs; nothing is known of external workers."""
+    found = connection.execute(RUNNER, {"worker_id": worker_id}).first()
+    return (None, ()) if found is None else (found[0], job_starts(found[1]))
+
+
+def _slot_holders(connection: Connection, row: JobRow, now: datetime) -> dict[str, datetime]:
+    """Hosts that hold slots of the limit for which a job waits, and the end of each lease, if it has not expired."""
+    waits = IN_USE.fullmatch(row.waiting_for or "") if row.status == PENDING else None
+    found = connection.execute(SLOT_HOLDERS, {"key": waits["key"]}).all() if waits else ()
+    return {host: utc_from_driver(until) for host, until in found if utc_from_driver(until) > now}
+
+
 def _row(connection: Connection, job_id: int) -> JobRow:
-    found = connection.execute(JOB, {"id": job_id}).first()
-    if found is None:
+    rows = read_views(connection, JobRow, "mayfly_jobs WHERE id = :id", {"id": job_id})
+    if not rows:
         raise UnknownJob(job_id)
-    row = read_row(JobRow._fields, found)
-    values = {name: _decoded(row[name]) for name in JSON_COLUMNS}
-    return JobRow(**{**row, **values, "suspect": bool(row["suspect"])})
-
-
-def _decoded(text: str | None) -> Any:
-    """A value written by plain SQL may be nested too deep for Python: then it stays text."""
-    try:
-        return None if text is None else json_text.decode(text)
-    except ValueError:
-        return text
+    values = {name: decoded(getattr(rows[0], name)) for name in JSON_COLUMNS}
+    return rows[0]._replace(**values, suspect=bool(rows[0].suspect))
 
 
 def _lane(connection: Connection, row: JobRow, settings: Settings, now: datetime) -> LaneState:
     resolved = settings.lane(row.lane)
     is_due = row.status == PENDING and row.run_at <= now
-    before = _jobs_before(connection, row, now) if is_due else 0
     known = known_lanes(connection).get(row.lane, KnownLane())
+    live, pool = live_by_lane(connection), resolved.pool
+    in_pool = sum(number for lane, number in live.items() if settings.lane(lane).pool == pool)
     return LaneState(
         max_workers=known.max_workers or resolved.max_workers,
-        running=live_by_lane(connection).get(row.lane, 0),
+        running=live.get(row.lane, 0),
         external=resolved.external,
         passed_over=known.passed_over,
-        jobs_before=min(before, MAX_JOBS_BEFORE),
-        is_capped=before > MAX_JOBS_BEFORE,
+        jobs_before=_jobs_before(connection, row, now) if is_due else CappedCount(),
+        pool=None if pool is None else PoolState(pool, settings.pools[pool], in_pool),
     )
 
 
-def _jobs_before(connection: Connection, row: JobRow, now: datetime) -> int:
-    """Due jobs of a higher priority, or of its own and due earlier; counted to one beyond MAX_JOBS_BEFORE."""
+def _jobs_before(connection: Connection, row: JobRow, now: datetime) -> CappedCount:
+    """Due jobs with a higher priority, or with the same one and due earlier."""
     counted = 0
     for priority in (each for each in PRIORITIES if each <= row.priority):
         own = priority == row.priority
@@ -195,12 +251,11 @@ def _jobs_before(connection: Connection, row: JobRow, now: datetime) -> int:
         counted += int(connection.execute(before_statement(own), {**values, "size": size}).scalar())
         if counted > MAX_JOBS_BEFORE:
             break
-    return counted
+    return CappedCount.of(counted, MAX_JOBS_BEFORE)
 
 
-@cache
 def before_statement(own: bool) -> str:
-    """Along the claim index, in the order of a claim."""
+    """Uses the claim index, in the order of claims."""
     earlier = " AND (run_at < :now OR id < :id)" if own else ""
     return (
         f"SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane"
@@ -209,46 +264,17 @@ def before_statement(own: bool) -> str:
     )
 
 
-def _slot_holders(connection: Connection, row: JobRow, now: datetime) -> tuple[SlotHolder, ...]:
-    """Of the limit that a waiting job's reason names. An expired lease holds nothing."""
-    waits = IN_USE.fullmatch(row.waiting_for or "") if row.status == PENDING else None
-    if waits is None:
-        return ()
-    found = connection.execute(SLOT_HOLDERS, {"key": waits["key"]}).all()
-    holders = (SlotHolder(host, utc_from_driver(until)) for host, until in found)
-    return tuple(each for each in holders if each.until > now)
-
-
-def _attempts(connection: Connection, job_id: int) -> Iterator[Attempt]:
-    rows = connection.execute(ATTEMPTS, {"id": job_id, "size": MAX_ATTEMPTS_SHOWN}).all()
-    return (Attempt(**read_row(Attempt._fields, row)) for row in reversed(rows))
-
-
-def _batch(connection: Connection, key: str) -> BatchView | None:
-    found = connection.execute(BATCH, {"key": key}).first()
-    if found is None:
-        return None
-    counted = count_group(connection, key, MAX_COUNTED)
-    times = read_row(("sealed_at", "completed_at", "abandoned_at"), found)
-    return BatchView(key, CappedCount.of(sum(counted.values()), MAX_COUNTED), counted, **times)
-
-
-def _steps(connection: Connection, job_id: int) -> list[str]:
-    rest = connection.execute(CHAIN, {"id": job_id}).scalar()
-    return [] if rest is None else [each["type"] for each in json_text.decode(rest)]
-
-
 class Relative(NamedTuple):
     id: int
     type: str
-    status: str
+    status: str  # or, instead of `processing`, claimed or running
     created_at: datetime
 
 
 class Family(NamedTuple):
-    """Its parent, its children, and its neighbours in its group, which in a chain are the steps around it."""
+    """The parent, the children, and the neighbours in the group: in a chain, the steps before and after."""
 
-    parent: Relative | None = None  # None also where it is no longer kept
+    parent: Relative | None = None  # None also if it has been pruned
     children: tuple[Relative, ...] = ()  # the oldest first
     has_more: bool = False  # children
     before: tuple[Relative, ...] = ()  # the nearest last
@@ -257,8 +283,10 @@ class Family(NamedTuple):
 
 def read_family(connection: Connection, job_id: int, parent_id: int | None, group_key: str | None) -> Family:
     def read(where: str, order: str, size: int, **values: Any) -> list[Relative]:
-        found = connection.execute(relatives_statement(where, order), {**values, "size": size}).all()
-        return [Relative(**read_row(Relative._fields, row)) for row in found]
+        found = read_views(connection, Relative, relatives_source(where, order), {**values, "size": size})
+        lines = read_lines(connection, [each.id for each in found if each.status == PROCESSING])
+        states = {line.id: line.state for line in lines}
+        return [each._replace(status=states.get(each.id, each.status)) for each in found]
 
     parents = [] if parent_id is None else read("id = :id", "ASC", 1, id=parent_id)
     children = read("parent_id = :id", "ASC", MAX_CHILDREN + 1, id=job_id)
@@ -270,6 +298,75 @@ def read_family(connection: Connection, job_id: int, parent_id: int | None, grou
     return family._replace(before=tuple(reversed(before)), after=tuple(after))
 
 
-@cache
-def relatives_statement(where: str, order: str) -> str:
-    return f"SELECT {', '.join(Relative._fields)} FROM mayfly_jobs WHERE {where} ORDER BY id {order} LIMIT :size"
+def relatives_source(where: str, order: str) -> str:
+    return f"mayfly_jobs WHERE {where} ORDER BY id {order} LIMIT :size"
+
+
+# --- batches ------------------------------------------------------------------------------------------------
+
+OPEN = f"mayfly_batches WHERE completed_at IS NULL ORDER BY created_at LIMIT {MAX_OPEN}"
+RECENT = f"mayfly_batches WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT {MAX_RECENT}"
+NEVER_SEALED = f"mayfly_batches WHERE {UNSEALED} AND created_at < :before ORDER BY created_at LIMIT {MAX_OPEN}"
+
+
+class BatchRow(NamedTuple):
+    batch_key: str
+    created_at: datetime
+    sealed_at: datetime | None
+    completed_at: datetime | None
+    abandoned_at: datetime | None
+
+    def state(self, now: datetime) -> str:
+        if self.abandoned_at:
+            return "abandoned"
+        if self.completed_at:
+            return "complete"
+        if self.sealed_at:
+            return "open"
+        return "never sealed" if now - self.created_at > MAX_FILLING else "being filled"
+
+
+class ListedBatch(NamedTuple):
+    batch: str
+    state: str
+    left: int
+    done: int
+    dead: int
+    cancelled: int
+    since: datetime
+    completed_at: datetime | None
+    is_capped: bool = False  # only the newest jobs were counted
+
+    @property
+    def reported(self) -> ReportedProgress:
+        ended = self.done + self.dead + self.cancelled
+        return ReportedProgress(ended, ended + self.left, "jobs, the newest ones" if self.is_capped else "jobs")
+
+
+def list_batches(connection: Connection, now: datetime, max_read: int | None = None) -> list[ListedBatch]:
+    """Open and recently completed batches with their jobs per status. `max_read` is the number of jobs in all."""
+    rows = [row for source in (OPEN, RECENT) for row in read_views(connection, BatchRow, source)]
+    cap = MAX_COUNTED if max_read is None else min(MAX_COUNTED, max_read // max(1, len(rows)))
+    return [_listed_batch(connection, now, each, cap) for each in rows]
+
+
+def never_sealed(connection: Connection, now: datetime) -> list[BatchRow]:
+    """Batches unsealed for so long that their producers have probably crashed."""
+    return read_views(connection, BatchRow, NEVER_SEALED, {"before": now - MAX_FILLING})
+
+
+def _listed_batch(connection: Connection, now: datetime, row: BatchRow, cap: int) -> ListedBatch:
+    counted = count_group(connection, row.batch_key, cap)
+    done, dead, cancelled = (counted.get(status, 0) for status in (DONE, DEAD, CANCELLED))
+    jobs = sum(counted.values())
+    left, is_capped = jobs - done - dead - cancelled, jobs > cap
+    times = row.created_at, row.completed_at
+    return ListedBatch(row.batch_key, row.state(now), left, done, dead, cancelled, *times, is_capped)
+
+
+def _batch(connection: Connection, key: str) -> BatchView | None:
+    rows = read_views(connection, BatchRow, "mayfly_batches WHERE batch_key = :key", {"key": key})
+    if not rows:
+        return None
+    counted = count_group(connection, key, MAX_COUNTED)
+    return BatchView(key, CappedCount.of(sum(counted.values()), MAX_COUNTED), counted, *rows[0][2:])

@@ -1,39 +1,37 @@
-"""Lanes and what throttles them: their state, pauses, max_workers set at run time, and rate limits."""
+"""Lanes: their state, pauses, max_workers set at run time, and limits."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
-from mayfly.admin.audit import Actor, AuditEntry
-from mayfly.admin.jobs import MAX_COUNTED, CappedCount, facts_of
+from mayfly.admin.auth import Actor, AuditEntry, audited
+from mayfly.admin.filters import refuse_past
+from mayfly.admin.jobs import MAX_COUNTED, CappedCount, aggregate_each, jobs_with
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import BadField
 from mayfly.fleet.cycles import KnownLane, known_lanes
-from mayfly.fleet.runners import live_by_lane
+from mayfly.fleet.runners import LaneActivity, activity_by_lane
 from mayfly.limits.limit import AT_ONCE
 from mayfly.limits.store import HOLDERS, is_held
 from mayfly.queue import pauses
 from mayfly.queue.count import find_lanes, next_due
-from mayfly.queue.failure import storable
-from mayfly.queue.outcome import OutcomeKind
+from mayfly.queue.outcome import OutcomeKind, storable
 from mayfly.queue.pauses import load_pauses
 from mayfly.schema.tables import DEAD, NAME_LENGTH, PRIORITIES, PROCESSING
 from mayfly.settings import Settings
 
 HOUR = timedelta(hours=1)
-LANES_PER_STATEMENT = 50  # with five counts each; SQLite takes 500 SELECTs in one statement
+LANES_PER_STATEMENT = 50  # with five counts each; SQLite allows 500 SELECTs per statement
 MAX_COUNTED_IN_ALL = 10 * MAX_COUNTED  # index entries: with more than ten lanes the cap of each is lower
 MIN_CAP = 1000
-FAILURE_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED, OutcomeKind.DEAD)
+FAILURES = [kind for kind in OutcomeKind if kind.is_failure or kind is OutcomeKind.DEAD]
 
-SETTLED_SINCE = (
-    "SELECT lane, outcome, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since GROUP BY lane, outcome"
-)  # fmt: skip
+LaneFigure = tuple[str, str]  # a lane and the name of a count
+SETTLED_SINCE = "SELECT lane, outcome, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since GROUP BY lane, outcome"
 
 
 class LaneView(NamedTuple):
@@ -41,10 +39,13 @@ class LaneView(NamedTuple):
     pending: CappedCount  # due
     oldest_due_at: datetime | None
     wait_seconds: float | None  # of the oldest due job
-    running: CappedCount  # jobs
+    claimed: CappedCount  # jobs that have not started; for external workers all that they have pulled
+    running: int  # jobs, according to the last figures of the runners
     runners: int
     max_workers: int
-    set_by: str | None  # the operator who set max_workers at run time
+    cap: int  # max_workers, or less if the pool of the lane allows less
+    pool: str | None
+    set_by: str | None  # the user that set max_workers at run time
     set_at: datetime | None
     done_last_hour: int
     failed_last_hour: int  # attempts
@@ -55,15 +56,20 @@ class LaneView(NamedTuple):
     paused_by: str | None
     external: bool
 
-    def facts(self) -> dict[str, Any]:
-        return facts_of(self)
+    @property
+    def late_by(self) -> timedelta | None:
+        """How long its oldest due job has waited; None if no job waits, or if the lane is paused."""
+        is_waiting = self.wait_seconds is not None and not self.paused
+        return timedelta(seconds=self.wait_seconds or 0.0) if is_waiting else None
+
+    @property
+    def has_jobs_in_progress(self) -> bool:
+        return bool(self.claimed.number or self.running)
 
 
 class _LaneCounts(NamedTuple):
-    """One lane in the jobs table."""
-
     pending: CappedCount = CappedCount()
-    running: CappedCount = CappedCount()
+    processing: CappedCount = CappedCount()
     dead: CappedCount = CappedCount()
     oldest_due_at: datetime | None = None
     next_run_at: datetime | None = None
@@ -74,25 +80,30 @@ def list_lanes(connection: Connection, settings: Settings, now: datetime) -> lis
     with_rows = find_lanes(connection)
     found = _read_lanes(connection, with_rows, now)
     known, paused = known_lanes(connection), load_pauses(connection, now).lanes
-    settled, live = _settled(connection, now - HOUR), live_by_lane(connection)
-    set_by_hand = {lane for lane, each in known.items() if each.set_by}
+    settled, live = _settled(connection, now - HOUR), activity_by_lane(connection)
+    overridden = {lane for lane, each in known.items() if each.set_by}
     views = []
-    for lane in sorted({*with_rows, *settings.lanes, *paused, *set_by_hand, *live, *(each for each, _ in settled)}):
-        figures, by_hand, pause = found.get(lane, _LaneCounts()), known.get(lane, KnownLane()), paused.get(lane)
-        resolved, oldest = settings.lane(lane), figures.oldest_due_at
+    for lane in sorted({*with_rows, *settings.lanes, *paused, *overridden, *live, *(each for each, _ in settled)}):
+        figures, own, pause = found.get(lane, _LaneCounts()), known.get(lane, KnownLane()), paused.get(lane)
+        resolved, oldest, activity = settings.lane(lane), figures.oldest_due_at, live.get(lane, LaneActivity())
+        max_workers, processing = own.max_workers or resolved.max_workers, figures.processing
+        running = min(activity.jobs, processing.number)
         views.append(
             LaneView(
                 lane=lane,
                 pending=figures.pending,
                 oldest_due_at=oldest,
                 wait_seconds=None if oldest is None else max(0.0, (now - oldest).total_seconds()),
-                running=figures.running,
-                runners=live.get(lane, 0),
-                max_workers=by_hand.max_workers or resolved.max_workers,
-                set_by=by_hand.set_by,
-                set_at=by_hand.set_at,
+                claimed=processing._replace(number=processing.number - running),
+                running=running,
+                runners=activity.runners,
+                max_workers=max_workers,
+                cap=min(max_workers, settings.pools.get(resolved.pool or "", max_workers)),
+                pool=resolved.pool,
+                set_by=own.set_by,
+                set_at=own.set_at,
                 done_last_hour=settled.get((lane, OutcomeKind.DONE), 0),
-                failed_last_hour=sum(settled.get((lane, each), 0) for each in FAILURE_KINDS),
+                failed_last_hour=sum(settled.get((lane, each), 0) for each in FAILURES),
                 dead=figures.dead,
                 next_run_at=figures.next_run_at,
                 paused=pause.words if pause else None,
@@ -116,50 +127,36 @@ def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> 
     for start in range(0, len(names), LANES_PER_STATEMENT):
         part = names[start : start + LANES_PER_STATEMENT]
         values = {f"lane_{number}": lane for number, lane in enumerate(part)} | {"now": now}
-        counted = [[0, 0, 0] for _ in part]
-        for number, what, figure in connection.execute(count_statement(len(part), cap), values).all():
-            counted[number][what] += int(figure)
-        times: list[list[list[datetime]]] = [[[], []] for _ in part]
-        for number, what, at in connection.execute(time_statement(len(part)), values).all():
-            times[number][what] += [utc_from_driver(at)] if at is not None else []
-        for number, lane in enumerate(part):
-            pending, running, dead = (CappedCount.of(each, cap) for each in counted[number])
-            oldest, following = (min(each, default=None) for each in times[number])
-            found[lane] = _LaneCounts(pending, running, dead, oldest, following)
+        counted, times = Counter[LaneFigure](), defaultdict[LaneFigure, list[datetime]](list)
+        for key, number in aggregate_each(connection, "COUNT(*)", count_queries(part, cap + 1), values):
+            counted[key] += int(number)
+        for key, at in aggregate_each(connection, "MIN(run_at)", time_queries(part), values):
+            times[key] += [] if at is None else [utc_from_driver(at)]
+        for lane in part:
+            due, processing, dead = (CappedCount.of(counted[lane, what], cap) for what in ("due", PROCESSING, DEAD))
+            oldest, following = (min(times[lane, what], default=None) for what in ("due", "later"))
+            found[lane] = _LaneCounts(due, processing, dead, oldest, following)
     return found
 
 
-@cache
-def count_statement(lanes: int, cap: int) -> str:
-    """For each lane due (0), running (1) and dead (2) jobs, each counted to one beyond the cap."""
-    return " UNION ALL ".join(
-        f"SELECT {number}, {what}, COUNT(*) FROM ({query}) AS counted_{number}_{part}"
-        for number in range(lanes)
-        for part, (what, query) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
-    )
+def count_queries(lanes: Sequence[str], size: int) -> list[tuple[LaneFigure, str]]:
+    """Due, claimed and dead jobs of each lane, each counted up to a size."""
+    queries: list[tuple[LaneFigure, str]] = []
+    for number, lane in enumerate(lanes):
+        named = f":lane_{number}"
+        queries += [((lane, "due"), next_due("id", named, str(each), str(size))) for each in PRIORITIES]
+        queries += [((lane, status), jobs_with(status, named, size)) for status in (PROCESSING, DEAD)]
+    return queries
 
 
-def _counts(lane: str, size: str) -> Iterator[tuple[int, str]]:
-    for priority in PRIORITIES:
-        yield 0, next_due("id", lane, str(priority), size)
-    for what, status in ((1, PROCESSING), (2, DEAD)):
-        order = "priority, run_at, id"  # of the index
-        where = f"lane = {lane} AND status = '{status}'"
-        yield what, f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {size}"
-
-
-@cache
-def time_statement(lanes: int) -> str:
-    """For each lane and priority the first due job (0), and the first that is not due yet (1)."""
-    queries = []
-    for number in range(lanes):
+def time_queries(lanes: Sequence[str]) -> list[tuple[LaneFigure, str]]:
+    """For each lane and priority the first due job, and the first that is not due yet."""
+    queries: list[tuple[LaneFigure, str]] = []
+    for number, lane in enumerate(lanes):
         for priority in PRIORITIES:
             due = next_due("run_at", f":lane_{number}", str(priority), "1")
-            for what, query in enumerate((due, due.replace("<= :now", "> :now"))):
-                queries.append(
-                    f"SELECT {number}, {what}, MIN(run_at) FROM ({query}) AS first_{number}_{priority}_{what}"
-                )
-    return " UNION ALL ".join(queries)
+            queries += [((lane, "due"), due), ((lane, "later"), due.replace("<= :now", "> :now"))]
+    return queries
 
 
 MAX_WORKERS_SETTABLE = 1000
@@ -172,17 +169,11 @@ class Resumed(NamedTuple):
 
 
 def start_pause(
-    database: Database,
-    kind: str,
-    name: str,
-    actor: Actor,
-    until: datetime | None = None,
-    reason: str | None = None,
+    database: Database, kind: str, name: str, actor: Actor, until: datetime | None = None, reason: str | None = None
 ) -> bool:
     """Replaces an existing pause; True if there was one."""
     now = database.clock.now()
-    if until is not None and until <= now:
-        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
+    refuse_past(until, now)
     new = pauses.Pause(_kind(kind), _name(name), now, until, actor.name, reason and storable(reason))
     entry = AuditEntry(actor, f"pause {kind}", name, now, reason)
 
@@ -200,14 +191,7 @@ def end_pause(database: Database, kind: str, name: str, actor: Actor) -> Resumed
     """Jobs that a paused type had delayed are due at once."""
     now = database.clock.now()
     entry = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
-
-    def write(connection: Connection) -> bool:
-        was_paused = pauses.resume(connection, kind, name, now)
-        if was_paused:
-            entry.note(connection)
-        return was_paused
-
-    was_paused = database.run(write)
+    was_paused = audited(database, entry, lambda connection: pauses.resume(connection, kind, name, now))
     moved = pauses.resume_jobs(database, name) if kind == pauses.TYPE else 0
     return Resumed(was_paused, moved)
 
@@ -224,9 +208,8 @@ def set_max_workers(database: Database, lane: str, max_workers: int | None, acto
 
     def write(connection: Connection) -> None:
         connection.execute(connection.dialect.upsert("mayfly_lanes", ("lane",), SET_COLUMNS), row)
-        entry.note(connection)
 
-    database.run(write)
+    audited(database, entry, write)
 
 
 def _kind(given: str) -> str:
@@ -251,18 +234,14 @@ OPEN_WINDOWS = f"{SELECT_LIMITS} WHERE opens_at > :now ORDER BY opens_at DESC LI
 
 class LimitView(NamedTuple):
     key: str
-    span: str
+    per: str
     used: int
     most: int
-    opens_at: datetime | None  # None: it is open, or opens when a job ends
+    opens_at: datetime | None  # None: it is open, or opens when a job releases its slot
 
     @property
     def is_used_up(self) -> bool:
         return self.used >= self.most
-
-    def facts(self) -> dict[str, object]:
-        opens_at = self.opens_at.isoformat() if self.opens_at else None
-        return {"key": self.key, "per": self.span, "used": self.used, "most": self.most, "opens_at": opens_at}
 
 
 def list_limits(connection: Connection, now: datetime) -> Iterator[LimitView]:
@@ -272,7 +251,7 @@ def list_limits(connection: Connection, now: datetime) -> Iterator[LimitView]:
 def limits_page(
     connection: Connection, now: datetime, size: int, first: str = ""
 ) -> tuple[list[LimitView], str | None]:
-    """Limits from the key `first` on, and the key with which the next page begins."""
+    """Limits from the key `first` on, and the first key of the next page."""
     rows = connection.execute(LIMITS_PAGE, {"first": first, "size": size + 1}).all()
     following = rows[size][0] if len(rows) > size else None
     whole = [row for row in rows if row[0] != following] or rows[:size]  # a key is not split between pages
@@ -280,14 +259,14 @@ def limits_page(
 
 
 def used_up(connection: Connection, now: datetime, size: int) -> list[LimitView]:
-    """Limits without room: windows that end last, and slots that are held now."""
+    """Exhausted limits: the windows that end last, and the slots held now."""
     windows = connection.execute(OPEN_WINDOWS, {"now": now, "size": size}).all()
     held = sorted({row[0] for row in connection.execute(HOLDERS).all()})[:size]
     keys = {f"key_{number}": key for number, key in enumerate(held)}
     at_once = f"{SELECT_LIMITS} WHERE span = '{AT_ONCE}' AND limit_key IN ({', '.join(f':{each}' for each in keys)})"
     rows = [*windows, *(connection.execute(at_once, keys).all() if keys else [])]
     found = {each for each in _limit_views(connection, now, rows) if each.is_used_up}
-    return sorted(found, key=lambda each: (each.key, each.span))
+    return sorted(found, key=lambda each: (each.key, each.per))
 
 
 def _limit_views(connection: Connection, now: datetime, rows: Sequence[Sequence[Any]]) -> Iterator[LimitView]:

@@ -1,4 +1,4 @@
-"""Schedules of this host: each with its last and next runs; pause, resume, run one now, check them."""
+"""Schedules of this host: last and next runs; pause, resume, run now, check."""
 
 import os
 import shlex
@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mayfly import json_text
-from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.auth import Actor, AuditEntry, audited
+from mayfly.admin.filters import refuse_past
 from mayfly.admin.health import Problem, ProblemKind, Severity
 from mayfly.clock import host_now
 from mayfly.db.connection import Connection
@@ -83,7 +84,6 @@ def _both(entry: ScheduleEntry, at: datetime | None) -> dict[str, str] | None:
 
 
 def load_schedules(settings: Settings) -> Schedules:
-    """From the schedule files of this host."""
     return read_schedules(schedule_files(settings), settings.home, settings.payload_limit)
 
 
@@ -98,27 +98,18 @@ def find_schedule(settings: Settings, name: str) -> ScheduleEntry:
 def pause_schedule(
     database: Database, entry: ScheduleEntry, actor: Actor, until: datetime | None = None, reason: str | None = None
 ) -> None:
-    """On all hosts. Runs that are due meanwhile are skipped, not made up for."""
+    """On all hosts. Due times during the pause are skipped, and not caught up."""
     now = database.clock.now()
-
-    def work(connection: Connection) -> None:
-        fire.pause(connection, entry, now, until, actor.name, reason)
-        AuditEntry(actor, "pause schedule", entry.name, now, reason).note(connection)
-
-    database.run(work)
+    refuse_past(until, now)
+    audit = AuditEntry(actor, "pause schedule", entry.name, now, reason)
+    audited(database, audit, lambda connection: fire.pause(connection, entry, now, until, actor.name, reason))
 
 
 def resume_schedule(database: Database, name: str, actor: Actor) -> bool:
-    """Whether it was paused. It runs again from its next due time on."""
+    """True if it was paused. It runs again from its next due time on."""
     now = database.clock.now()
-
-    def work(connection: Connection) -> bool:
-        was_paused = fire.resume(connection, name, now)
-        if was_paused:
-            AuditEntry(actor, "resume schedule", name, now).note(connection)
-        return was_paused
-
-    return database.run(work)
+    audit = AuditEntry(actor, "resume schedule", name, now)
+    return audited(database, audit, lambda connection: fire.resume(connection, name, now))
 
 
 def job_of_now(settings: Settings, entry: ScheduleEntry, now: datetime) -> NewJob:
@@ -142,17 +133,17 @@ def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, a
 
 
 def entry_problems(entry: ScheduleEntry, registry: Registry, settings: Settings) -> Iterator[Problem]:
-    """What would make its runs fail on this host: a missing program or handler, an invalid payload, another lane."""
+    """Reasons for its jobs to fail on this host: a missing program or handler, an invalid payload, a wrong lane."""
     if entry.command is not None:
         program = shlex.split(entry.command)[0]
         path = str(settings.home / program) if "/" in program else shutil.which(program)
         if path is None or not os.access(path, os.X_OK):
-            yield _problem(Severity.DEGRADED, entry, f"{program} is not a program that this user can run.")
+            yield _problem(Severity.DEGRADED, entry, f"{program} is not executable: check its path and mode.")
         return
     handler = registry.get(entry.type)
     if handler is None:
         hint = registry.did_you_mean(entry.type)
-        yield _problem(Severity.WARNING, entry, f"no handler for type {entry.type!r} is known here.{hint}")
+        yield _problem(Severity.WARNING, entry, f"no handler for type {entry.type!r} was found on this host.{hint}")
         return
     try:
         validator = JobValidator.from_settings(settings, host_now)
@@ -160,7 +151,7 @@ def entry_problems(entry: ScheduleEntry, registry: Registry, settings: Settings)
     except EnqueueError as error:
         yield _problem(Severity.DEGRADED, entry, str(error))
     if entry.lane == DEFAULT_LANE != handler.lane:
-        text = f"its jobs go to lane {entry.lane!r}, the handler's is {handler.lane!r}: write lane={handler.lane}"
+        text = f"its jobs go to lane {entry.lane!r}, its handler declares {handler.lane!r}: add lane={handler.lane}"
         yield _problem(Severity.WARNING, entry, text)
 
 

@@ -1,4 +1,4 @@
-"""Decide why a job is not running, or how it ended. Pure: what is known about it in, sentences out."""
+"""Decide why a job is not running, or how it ended. Pure: facts in, sentences out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mayfly.admin.fleet import STALE_AFTER
+from mayfly.admin.jobs import CappedCount, ReportedProgress, state_of
+from mayfly.fleet.runners import JobStart
 from mayfly.format import format_duration, moment, plural
 from mayfly.queue.pauses import Pause
-from mayfly.schema.tables import CANCELLED, DONE, PROCESSING
+from mayfly.schema.tables import CANCELLED, CLAIMED, DONE, NO_HANDLER, RUNNING
 
 
 class Reason(NamedTuple):
@@ -17,7 +19,7 @@ class Reason(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """All columns that operators see; JSON columns as values."""
+    """All columns shown to operators; JSON columns are decoded."""
 
     id: int
     type: str
@@ -42,7 +44,7 @@ class JobRow(NamedTuple):
     result: Any = None
     last_error: str | None = None
     created_at: datetime | None = None
-    started_at: datetime | None = None
+    started_at: datetime | None = None  # of the current run of a claimed job, of the last run of others
     finished_at: datetime | None = None
     duration_ms: int | None = None
     expires_at: datetime | None = None
@@ -55,45 +57,53 @@ class JobRow(NamedTuple):
     parent_id: int | None = None
 
     @property
+    def state(self) -> str:
+        return state_of(self.status, self.started_at)
+
+    @property
+    def reported(self) -> ReportedProgress | None:
+        return ReportedProgress.of(self.progress)
+
+    @property
     def error(self) -> str:
-        """Its first line after a colon, without a full stop: the sentence around it has one."""
+        """Its first line after a colon, without a full stop, to end a sentence with."""
         return f": {self.last_error.partition(chr(10))[0].rstrip('.')}" if self.last_error else ""
+
+
+NONE_BEFORE = CappedCount()
+
+
+class PoolState(NamedTuple):
+    name: str
+    cap: int
+    running: int  # runners of its lanes
 
 
 @dataclass(frozen=True)
 class LaneState:
-    """The lane of a waiting job."""
-
     max_workers: int
     running: int = 0  # runners alive anywhere in the fleet
     external: bool = False
     passed_over: int = 0  # cycles in a row
-    jobs_before: int = 0  # due jobs that are claimed first
-    is_capped: bool = False  # there may be more of them
-
-
-class SlotHolder(NamedTuple):
-    """A host whose runners hold slots of the limit that a job waits for."""
-
-    host: str
-    until: datetime  # a killed host keeps its slots until then
+    jobs_before: CappedCount = NONE_BEFORE  # due jobs that are claimed first
+    pool: PoolState | None = None
 
 
 @dataclass(frozen=True)
 class JobDiagnosis:
-    """What is known about a job; what its status makes irrelevant may be missing."""
+    """The facts about a job; those that are irrelevant for its status may be missing."""
 
     row: JobRow
     lane: LaneState
     now: datetime
     pauses: tuple[Pause, ...] = ()  # of its lane, of its type
     host: str | None = None  # of its runner
+    runs: tuple[JobStart, ...] = ()  # the jobs that its runner runs
     last_cycle_at: datetime | None = None
-    planner: str | None = None  # the host whose cycle is planning now
-    slot_holders: tuple[SlotHolder, ...] = ()
     has_handler: bool = True
     handler_hint: str = ""
     broken_modules: Mapping[str, str] = field(default_factory=dict)
+    slot_holders: Mapping[str, datetime] = field(default_factory=dict)  # end of the last lease, by host
 
 
 def explain(known: JobDiagnosis) -> list[Reason]:
@@ -114,41 +124,59 @@ def _ended(known: JobDiagnosis) -> Reason:
     row = known.row
     since = f" since {_ago(row.finished_at, known.now)}" if row.finished_at else ""
     why = f": {row.cancel_reason}" if row.status == CANCELLED and row.cancel_reason else row.error
-    return Reason(row.status, f"It is {row.status}{since}{why if row.status != DONE else ''}.")
+    return Reason(row.status, f"{row.status.capitalize()}{since}{why if row.status != DONE else ''}.")
+
+
+def _slots(known: JobDiagnosis) -> Iterator[Reason]:
+    for host, until in known.slot_holders.items():
+        yield Reason("slots", f"It waits for slots of host {host} until {moment(until)} at the latest.")
 
 
 def _processing(known: JobDiagnosis) -> Iterator[Reason]:
     row = known.row
-    where = f" on {known.host}" if known.host else ""
-    since = f" since {_ago(row.locked_at, known.now)}" if row.locked_at else ""
-    yield Reason(PROCESSING, f"It is being processed by {row.worker_id}{where}{since}.")
+    by = f"{row.worker_id} on {known.host}" if known.host else str(row.worker_id)
+    if row.started_at is not None:
+        yield Reason(RUNNING, f"It has been running since {_ago(row.started_at, known.now)}, in {by}.")
+    else:
+        claimed = f" at {_ago(row.locked_at, known.now)}" if row.locked_at else ""
+        yield Reason(CLAIMED, f"It was claimed by {by}{claimed}{_runs(known)}.")
     if row.lease_until is not None and row.lease_until <= known.now:
         late = format_duration(known.now - row.lease_until)
         yield Reason("lost", f"Its lease expired {late} ago: the next cycle releases it.")
     if row.cancel_reason is not None:
-        yield Reason("told", f"Cancellation requested; the handler has not noticed yet ({row.cancel_reason}).")
+        yield Reason(
+            "cancel_requested", f"Cancellation requested; the handler has not noticed yet ({row.cancel_reason})."
+        )
+
+
+def _runs(known: JobDiagnosis) -> str:
+    """What the runner of a claimed job runs instead."""
+    runs = [each for each in known.runs if each.job_id != known.row.id]
+    if not runs:
+        return ""
+    job_id, started_at = runs[0]
+    since = f"since {_ago(started_at, known.now)}"
+    others = f" and {plural(len(runs) - 1, 'other job')}" if runs[1:] else ""
+    return f" and has not started: its runner has been running job {job_id} {since}{others}"
 
 
 def _progress(known: JobDiagnosis) -> Iterator[Reason]:
     """Reported by its handler, in this run or an earlier one."""
     row = known.row
     slices = f", after {plural(row.slices, 'slice')}" if row.slices else ""
-    progress = row.progress
-    if isinstance(progress, dict):
-        total = "" if progress["total"] is None else f" of {progress['total']:,}"
-        text = f" {progress['text']}" if progress["text"] else ""
-        yield Reason("progress", f"It is at {progress['done']:,}{total}{text}{slices}.")
+    if row.reported is not None:
+        yield Reason("progress", f"It is at {row.reported}{slices}.")
     elif slices:
         yield Reason("sliced", f"It continues from its checkpoint{slices}.")
 
 
 def _will_end(known: JobDiagnosis) -> Iterator[Reason]:
-    """It will be ended without a run when it is claimed."""
+    """It will be cancelled without a run when it is claimed."""
     row = known.row
     if row.cancel_reason is not None:
-        yield Reason("told", f"Cancellation requested; it will not run again ({row.cancel_reason}).")
+        yield Reason("cancel_requested", f"Cancellation requested; it will not run again ({row.cancel_reason}).")
     if row.expires_at is not None and row.expires_at <= known.now:
-        yield Reason("expired", f"It expired at {moment(row.expires_at)}: it is cancelled when it is claimed.")
+        yield Reason("expired", f"It expired at {moment(row.expires_at)}; it will be cancelled when it is claimed.")
 
 
 def _paused(known: JobDiagnosis) -> Iterator[Reason]:
@@ -157,9 +185,9 @@ def _paused(known: JobDiagnosis) -> Iterator[Reason]:
         until = f" until {moment(pause.paused_until)}" if pause.paused_until else ""
         because = f": {pause.reason}" if pause.reason else ""
         since = _ago(pause.paused_at, known.now)
-        yield Reason("paused", f"The {pause.kind} {pause.name} is paused since {since}{by}{until}{because}.")
+        yield Reason("paused", f"The {pause.kind} {pause.name} has been paused since {since}{by}{until}{because}.")
     if known.lane.external:
-        text = f"The lane {known.row.lane} is external: no cycle serves it, external workers pull from it."
+        text = f"The lane {known.row.lane} is external: no runners are started, external workers pull its jobs."
         yield Reason("external", text)
 
 
@@ -167,33 +195,31 @@ def _not_due(known: JobDiagnosis) -> Reason:
     row = known.row
     due = f"due in {format_duration(row.run_at - known.now)}, at {moment(row.run_at)}"
     if row.waiting_for is not None:
-        return Reason("waiting", f"It waits: {row.waiting_for}. It is {due}.")
+        return Reason("waiting", f"It waits: {row.waiting_for.rstrip('.')}. It is {due}.")
     if row.attempts or row.crashes:
         attempt = f"attempt {row.attempts}/{row.max_attempts}"
         return Reason("retry", f"It will be retried after {attempt}{row.error}. It is {due}.")
     return Reason("run_at", f"It is {due}.")
 
 
-def _slots(known: JobDiagnosis) -> Iterator[Reason]:
-    for holder in known.slot_holders:
-        yield Reason("slots", f"It waits for slots of host {holder.host} until {moment(holder.until)} at the latest.")
-
-
 def _failures(known: JobDiagnosis) -> Iterator[Reason]:
-    """A due job does not run, and no operator wants that."""
+    """Unintended reasons why a due job does not run."""
     row, last = known.row, known.last_cycle_at
     if last is None:
-        yield Reason("no_cycle", "No cycle has run yet: is cron set up? See scripts/install-cron.")
+        yield Reason("no_cycle", "No cycle has run yet: is cron set up? Run `mayfly cron install`.")
     elif known.now - last > STALE_AFTER:
         yield Reason(
             "no_cycle", f"No cycle for {format_duration(known.now - last)}: is cron running? See `mayfly doctor`."
         )
     if not known.has_handler:
         broken = "".join(f" {name} cannot be imported: {why}." for name, why in known.broken_modules.items())
-        yield Reason("no_handler", f"No handler for type {row.type!r} is known here.{known.handler_hint}{broken}")
+        text = f"No handler for type {row.type!r} was found on this host.{known.handler_hint}{broken}"
+        yield Reason("no_handler", text)
+    elif row.waiting_for is not None and row.waiting_for.startswith(NO_HANDLER):
+        yield Reason("no_handler", f"The last runner could not run it: {row.waiting_for}.")
     if row.crashes or row.suspect:
         times = "once" if row.crashes == 1 else f"{row.crashes} times"
-        cause = f"it crashed its runner {times}" if row.crashes else "its runner died and may have been running it"
+        cause = f"it crashed its runner {times}" if row.crashes else "its runner crashed and may have been running it"
         yield Reason("suspect", f"It waits for a runner of its own: {cause}.")
 
 
@@ -201,7 +227,7 @@ def _interrupted(known: JobDiagnosis) -> Iterator[Reason]:
     times = known.row.interruptions
     if times:
         often = "once" if times == 1 else f"{times} times"
-        text = f"It was interrupted {often} by the end of a window; a fresh runner starts with it."
+        text = f"It was interrupted {often} by the end of a window; a new runner will start with it."
         yield Reason("interrupted", text)
 
 
@@ -209,26 +235,26 @@ def _backlog(known: JobDiagnosis) -> Iterator[Reason]:
     lane, name = known.lane, known.row.lane
     if lane.running >= lane.max_workers:
         yield Reason("cap", f"The lane {name} is at its cap: {lane.running} of {lane.max_workers} runners are alive.")
-    if lane.jobs_before:
-        jobs = f"{lane.jobs_before:,}+ due jobs" if lane.is_capped else plural(lane.jobs_before, "due job")
-        yield Reason("behind", f"{jobs} of the lane {name} will be claimed before it.")
+    if lane.pool and lane.pool.running >= lane.pool.cap:
+        alive = f"{lane.pool.running} of {lane.pool.cap} runners are alive"
+        yield Reason("cap", f"The pool {lane.pool.name} of the lane {name} is at its cap: {alive}.")
+    if lane.jobs_before.number:
+        yield Reason("behind", f"{lane.jobs_before.plural('due job')} of the lane {name} will be claimed before it.")
     if lane.passed_over:
         cycles = plural(lane.passed_over, "cycle")
         yield Reason("passed_over", f"The lane {name} got no runner in {cycles}: no slot was free.")
-    if known.planner is not None:
-        yield Reason("planning", f"A cycle on {known.planner} is planning now.")
 
 
 def _next(known: JobDiagnosis) -> Reason:
     if known.lane.running:
-        return Reason("next", f"It is next: one of {known.lane.running} runners of its lane will take it.")
+        return Reason("next", "It is next: a live runner of its lane will claim it.")
     return Reason("next", "It is next: the next cycle will start a runner for it.")
 
 
 def _expiry(known: JobDiagnosis) -> Iterator[Reason]:
     at = known.row.expires_at
     if at is not None and at > known.now:
-        yield Reason("expires", f"If it has not started by {moment(at)} it is cancelled.")
+        yield Reason("expires", f"It will be cancelled if it has not started by {moment(at)}.")
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -1,1 +1,61 @@
-"""The command `mayfly`."""
+"""The command `mayfly`: its verbs by module. The module of a verb is imported only when it is used."""
+
+from importlib import import_module
+
+import click
+
+from mayfly import __version__
+from mayfly.format import did_you_mean
+from mayfly.process import exits
+from mayfly.process.programs import PROGRAMS, import_own
+
+MODULES = {
+    "cron": "cron",
+    "doctor": "doctor",
+    "enqueue": "enqueue",
+    "fleet": "audit cycles hosts interrupt metrics prune runners status",
+    "jobs": "batches cancel dead delay discard jobs retry show why",
+    "lanes": "lanes limits pause pauses resume",
+    "schedules": "schedules",
+    "setup": "completion config dev man migrate password token",
+    "top": "top",
+}
+VERBS = {verb: f"mayfly.cli.{module}" for module, verbs in MODULES.items() for verb in verbs.split()}
+VERBS |= {verb: program.command for verb, program in PROGRAMS.items()}  # for help; __main__ starts them
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return sorted(VERBS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        if name in PROGRAMS:
+            import_own(PROGRAMS[name].package)
+        command = getattr(import_module(VERBS[name]), "command" if name in PROGRAMS else name)
+        assert isinstance(command, click.Command)
+        command.name = name
+        return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Adds a suggestion: click itself suggests only commands that are already imported."""
+        verb = args[0]
+        if verb not in VERBS and not context.resilient_parsing and (hint := did_you_mean(verb, VERBS)):
+            context.fail(f"No such command {verb!r}.{hint}")
+        return super().resolve_command(context, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mayfly")
+def mayfly() -> None:
+    """Background jobs that live for less than a minute.
+
+    Cron runs `mayfly dispatch` every minute; the other verbs are for operators and developers.
+    """
+
+
+def main() -> None:
+    exits.run_command(mayfly, "mayfly")

@@ -1,42 +1,50 @@
-"""`mayfly doctor`: check everything that an installation needs, and say what to do about each problem.
+"""`mayfly doctor`: check an installation, and print what to do about each problem.
 
-A check is a function in CHECKS; DATABASE_CHECKS need the database and end at the first that fails.
+A check is a function in CHECKS. DATABASE_CHECKS need the database; after the first failed one the others are skipped.
 """
 
 import importlib.util
 import os
+import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
 
 import click
 
-from mayfly.admin.batches import never_sealed
-from mayfly.admin.health import ProblemKind, Severity, latency_targets, problems, read_snapshot
+from mayfly import log_messages
+from mayfly.admin.health import ProblemKind, Severity, Status, latency_targets, read_status
+from mayfly.admin.job import never_sealed
 from mayfly.admin.schedules import entry_problems, load_schedules
-from mayfly.bootstrap import load_registry, missing_embedded
 from mayfly.cli import cron_file
-from mayfly.cli.options import json_option, print_list
-from mayfly.db.connection import Connection
+from mayfly.cli.options import json_option, print_json
+from mayfly.client import load_registry
 from mayfly.db.database import Database
-from mayfly.errors import DatabaseError, HookUnusable, MayflyError, TableMissing
-from mayfly.format import GREEN, RED, YELLOW, format_duration, has_colour, painted
+from mayfly.db.dialects import embedded_file
+from mayfly.errors import ExtraMissing, HookUnusable, MayflyError, TableMissing
+from mayfly.format import GREEN, RED, YELLOW, format_duration, has_colour, painted, plural
+from mayfly.log import LOG_NAME
 from mayfly.monitoring.channels import CHANNELS, host_of
 from mayfly.monitoring.hooks import AFTER, BEFORE, ON_DEAD, find_hooks
-from mayfly.monitoring.metrics import textfile_problem
 from mayfly.process import exits
+from mayfly.process.programs import OWN_PACKAGES, import_own, taken_names
 from mayfly.process.state_dir import open_state_dir
-from mayfly.registry import Handler, Registry, missing_settings, packages_named, required_names
-from mayfly.schedules.declare import declared_text, synced_text
+from mayfly.registry import ON_DEAD_TYPE, Registry, missing_settings, packages_named, required_names
+from mayfly.schedules import COMMAND
+from mayfly.schedules.files import declared_text, synced_text
 from mayfly.schedules.next_due import schedule_files
+from mayfly.schema import missing_embedded
 from mayfly.schema.tables import VERSION, Version, require_version
-from mayfly.settings import Loaded, Settings, load
+from mayfly.settings import Settings, load
+from mayfly.settings.loading import Loaded
+from mayfly.settings.sources import DOTENV, find_home
 
-SYSTEMD_TIMERS = (Path("/etc/systemd/system/mayfly.timer"), Path("/lib/systemd/system/mayfly.timer"))
-COMPILED = ("mayfly.db.database", "mayfly.cli.main", "click.core", "psutil._common")  # imported by every cycle
+SYSTEMD_UNITS = (Path("/etc/systemd/system"), Path("/lib/systemd/system"))
+ABOUT_CYCLES = (ProblemKind.CYCLE, ProblemKind.EXIT_CODE)
 
 
 class CheckStatus(StrEnum):
@@ -45,16 +53,16 @@ class CheckStatus(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """One line of the report."""
+OK, WARNING, PROBLEM = CheckStatus
+COLOURS = {OK: GREEN, WARNING: YELLOW, PROBLEM: RED}
 
-    name: str
+
+class CheckResult(NamedTuple):
     status: CheckStatus
     text: str
 
-    def facts(self) -> dict[str, str]:
-        return {"check": self.name, "health": self.status.value, "text": self.text}
+
+Results = Iterator[CheckResult]
 
 
 class Installation:
@@ -67,239 +75,242 @@ class Installation:
 
     @cached_property
     def registry(self) -> Registry:
+        for package in OWN_PACKAGES:  # as in a runner, where handlers that need another one of that name fail
+            import_own(package)
         return load_registry(self.settings)
 
     @cached_property
     def database(self) -> Database:
         return Database(self.url)
 
+    @cached_property
+    def status(self) -> Status:
+        now = self.database.clock.now()
+        return self.database.read(lambda connection: read_status(connection, self.settings, now))
 
-Check = Callable[[Installation], Iterator[CheckResult]]
+
+Check = Callable[[Installation], Results]
 
 
 @click.command()
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check everything that an installation needs.
+    """Check the installation: settings, database, handlers, cron.
 
-    Exit code 1 if there is a problem.
+    Exit code 1 if there is a problem; warnings do not change it.
     """
-    results = run_checks()
-    print_list(results, as_json, lambda results: render_results(results, colour=has_colour(sys.stdout)))
-    has_problem = any(each.status is CheckStatus.PROBLEM for each in results)
-    return exits.ERROR if has_problem else exits.SUCCESS
+    results = list(run_checks())
+    if as_json:
+        print_json([{"check": name, "health": status.value, "text": text} for name, (status, text) in results])
+    else:
+        click.echo(render_results(results, colour=has_colour(sys.stdout)))
+    return exits.ERROR if any(each.status is PROBLEM for _name, each in results) else exits.SUCCESS
 
 
-def run_checks() -> list[CheckResult]:
+def run_checks() -> Iterator[tuple[str, CheckResult]]:
     try:
         installation = Installation(load())
     except MayflyError as error:
-        return [_problem("settings", str(error))]
-    return [result for check in CHECKS for result in check(installation)]
+        yield "settings", CheckResult(PROBLEM, str(error))
+        return
+    missing = missing_embedded(installation.url)
+    has_database = missing is None
+    for check in CHECKS:
+        name, needs_database = check.__name__.removeprefix("check_"), check in DATABASE_CHECKS
+        if check is check_database and missing is not None:
+            yield name, CheckResult(WARNING, f"{missing} does not exist yet; the first job or cycle creates it.")
+        if needs_database and not has_database:
+            continue
+        try:
+            yield from ((name, each) for each in check(installation))
+        except MayflyError as error:
+            has_database = has_database and not needs_database
+            yield name, CheckResult(PROBLEM, str(error))
 
 
-def render_results(results: Sequence[CheckResult], colour: bool) -> str:
-    paint = {CheckStatus.OK: GREEN, CheckStatus.WARNING: YELLOW, CheckStatus.PROBLEM: RED}
-    width = max(len(each.name) for each in results)
+def render_results(results: Sequence[tuple[str, CheckResult]], colour: bool) -> str:
+    width = max(len(name) for name, _result in results)
     lines = []
-    for each in results:
-        word = painted(each.status.ljust(7), paint[each.status], colour)
-        lines.append(f"{word}  {each.name.ljust(width)}  " + each.text.replace("\n", "\n" + " " * (width + 11)))
+    for name, (status, text) in results:
+        word = painted(status.ljust(7), COLOURS[status], colour)
+        lines.append(f"{word}  {name.ljust(width)}  " + text.replace("\n", "\n" + " " * (width + 11)))
     return "\n".join(lines)
-
-
-def _ok(name: str, text: str) -> CheckResult:
-    return CheckResult(name, CheckStatus.OK, text)
-
-
-def _warning(name: str, text: str) -> CheckResult:
-    return CheckResult(name, CheckStatus.WARNING, text)
-
-
-def _problem(name: str, text: str) -> CheckResult:
-    return CheckResult(name, CheckStatus.PROBLEM, text)
 
 
 # --- this host ----------------------------------------------------------------------------------------------
 
 
-def check_settings(installation: Installation) -> Iterator[CheckResult]:
-    yield _ok("settings", f"read; MAYFLY_HOME is {installation.settings.home}")
-    yield from (_warning("settings", each) for each in installation.loaded.warnings)
+def check_settings(installation: Installation) -> Results:
+    yield CheckResult(OK, f"loaded; MAYFLY_HOME is {installation.settings.home}")
+    yield from (CheckResult(WARNING, each) for each in installation.loaded.warnings)
 
 
-def check_log(installation: Installation) -> Iterator[CheckResult]:
+def check_log(installation: Installation) -> Results:
     settings, directory = installation.settings, installation.settings.log_dir
     existing = next(each for each in (directory, *directory.parents) if each.exists())
     if settings.log_to != "file":
-        yield _ok("log", f"goes to {settings.log_to}")
+        yield CheckResult(OK, f"written to {settings.log_to}")
     elif not existing.is_dir() or not os.access(existing, os.W_OK):
-        advice = f"make {existing} writable for this user, or set LOG_DIR"
-        yield _problem("log", f"{directory} cannot be written: {advice}.")
+        advice = f"make {existing} writable for this user, or change LOG_DIR"
+        yield CheckResult(PROBLEM, f"{directory} cannot be written: {advice}.")
     else:
-        yield _ok("log", f"{directory} is writable")
+        yield CheckResult(OK, f"{directory} is writable")
 
 
-def check_state(installation: Installation) -> Iterator[CheckResult]:
+def check_state(installation: Installation) -> Results:
     try:
-        yield _ok("state", f"{open_state_dir(installation.settings)} is private and writable")
-    except MayflyError as error:
-        yield _problem("state", str(error))
+        yield CheckResult(OK, f"{open_state_dir(installation.settings)} is private and writable")
     except OSError as error:
-        yield _problem("state", f"{error}. Set STATE_DIR to a directory of your own.")
+        yield CheckResult(PROBLEM, f"{error}. Set STATE_DIR to a private directory of this user.")
 
 
-def check_bytecode(_installation: Installation) -> Iterator[CheckResult]:
-    missing = [name for name in COMPILED if not _is_compiled(name)]
-    if missing:
-        text = (
-            f"not compiled: {', '.join(missing)}; every start is about three times slower. "
-            "Run scripts/quickstart again, or `python -m compileall -q` on the checkout and the virtual environment."
-        )
-        yield _warning("bytecode", text)
-    else:
-        yield _ok("bytecode", "compiled")
+def check_privacy(installation: Installation) -> Results:
+    settings = installation.settings
+    log = settings.log_dir / LOG_NAME if settings.log_to == "file" else None
+    files = (settings.home / DOTENV, embedded_file(installation.url), log)
+    shared = [each for each in files if each is not None and each.is_file() and can_others_read(each)]
+    for each in shared:
+        advice = f"run `chmod o-rwx {quote(str(each))}`."
+        yield CheckResult(WARNING, f"every user of this host can read {each}: {advice}")
+    if not shared:
+        yield CheckResult(OK, "other users cannot read .env, database and log")
 
 
-def _is_compiled(module: str) -> bool:
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return True  # compiled to machine code, or not installed
-    return Path(importlib.util.cache_from_source(spec.origin)).exists()
+def can_others_read(path: Path) -> bool:
+    """Users other than the owner and the members of its group; only if they may enter each directory above it."""
+    real = path.resolve()
+    may_enter = all(each.stat().st_mode & stat.S_IXOTH for each in real.parents)
+    return may_enter and bool(real.stat().st_mode & stat.S_IROTH)
 
 
-def check_cron(installation: Installation) -> Iterator[CheckResult]:
-    files = cron_file.find_cron_files(cron_file.DIRECTORY, str(installation.settings.home))
-    timers = [each for each in SYSTEMD_TIMERS if each.exists()]
-    for path in files:
-        found = cron_file.inspect_cron_file(cron_file.read_cron_file(path))
-        yield from (_problem("cron", f"{path}: {each}") for each in found)
+def check_cron(installation: Installation) -> Results:
+    return cron_results(str(installation.settings.home), sys.executable, cron_file.DIRECTORY, SYSTEMD_UNITS)
+
+
+def cron_results(home: str, python: str, directory: Path, units: Sequence[Path]) -> Results:
+    """Compare home and interpreter of what starts the dispatcher with those of this process."""
+    entries = [*cron_file.find_entries(directory), *cron_file.find_services(units)]
+    ours = [(path, entry) for path, entry in entries if cron_file.is_same_path(_home_of(entry, python), home)]
+    for path, entry in ours:
+        found = cron_file.find_problems(cron_file.read_cron_file(path)) if path.parent == directory else []
+        yield from (CheckResult(PROBLEM, f"{path}: {each}") for each in found)
         if not found:
-            yield _ok("cron", f"{path} starts the dispatcher")
-    if timers and not files:
-        yield _ok("cron", f"{timers[0]} starts the dispatcher")
-    elif not files:
-        text = "nothing in /etc/cron.d starts the dispatcher for this home: run scripts/install-cron."
-        yield _warning("cron", text)
+            yield _started_by(path, str(entry.interpreter), python)
+    if not ours:
+        other = [each for each in entries if cron_file.is_same_environment(each[1].interpreter, python)]
+        at = f" {other[0][0]} starts it for MAYFLY_HOME={_home_of(other[0][1], python)}." if other else ""
+        text = f"no file in {directory} starts the dispatcher for MAYFLY_HOME={home}: run `mayfly cron install`.{at}"
+        yield CheckResult(WARNING, text)
+
+
+def _home_of(entry: cron_file.CronEntry, python: str) -> str | None:
+    is_default = entry.home is None and cron_file.is_same_environment(entry.interpreter, python)
+    return str(find_home({})) if is_default else entry.home
+
+
+def _started_by(path: Path, interpreter: str, python: str) -> CheckResult:
+    if cron_file.is_same_environment(interpreter, python):
+        return CheckResult(OK, f"{path} starts the dispatcher with {interpreter}")
+    text = f"{path} starts the dispatcher with {interpreter}, not with {python}, which runs this check."
+    return CheckResult(WARNING, f"{text} Run `mayfly cron install` in the environment that cron should use.")
 
 
 # --- the database -------------------------------------------------------------------------------------------
 
 
-def check_database(installation: Installation) -> Iterator[CheckResult]:
-    missing = missing_embedded(installation.url)
-    if missing is not None:
-        yield _warning("database", f"{missing} does not exist yet; the first job or cycle creates it.")
-        return
-    for name, check in DATABASE_CHECKS.items():
-        try:
-            yield from check(installation)
-        except MayflyError as error:
-            yield _problem(name, str(error))
-            return
-    installation.database.close()
-
-
-def _check_server(installation: Installation) -> Iterator[CheckResult]:
+def check_database(installation: Installation) -> Results:
     database = installation.database
-    yield _ok("database", f"{database.read(_server)} at {database.name}")
+    server = database.read(lambda connection: str(connection.dialect.server(connection.raw)))
+    yield CheckResult(OK, f"{server} at {database.name}")
 
 
-def _server(connection: Connection) -> str:
-    return str(connection.dialect.server(connection.raw))
-
-
-def _check_locking(installation: Installation) -> Iterator[CheckResult]:
+def check_locking(installation: Installation) -> Results:
     installation.database.read(lambda connection: connection.dialect.require_skip_locked(connection.raw))
-    yield _ok("locking", "claims do not wait for each other")
+    yield CheckResult(OK, "claims do not block each other")
 
 
-def _check_schema(installation: Installation) -> Iterator[CheckResult]:
+def check_session(installation: Installation) -> Results:
+    missing = installation.database.read(lambda connection: connection.dialect.missing_session_settings(connection))
+    if missing:
+        text = "PgBouncer does not pass on these settings. Run this as an administrator, then RECONNECT in PgBouncer:"
+        yield CheckResult(WARNING, "\n".join([text, *missing]))
+
+
+def check_schema(installation: Installation) -> Results:
     installation.database.read(require_version)
-    yield _ok("schema", f"version {VERSION}")
+    yield CheckResult(OK, f"version {VERSION}")
 
 
-def _check_clock(installation: Installation) -> Iterator[CheckResult]:
+def check_clock(installation: Installation) -> Results:
     clock = installation.database.clock
     offset = clock.offset.total_seconds()
     if clock.is_skewed:
-        text = f"this host is {-offset:+.1f} s off the database's clock, which decides; check NTP here."
-        yield _warning("clock", text)
+        text = f"differs by {-offset:+.1f} s from the database's clock, which is used for all times: check NTP."
+        yield CheckResult(WARNING, text)
     else:
-        yield _ok("clock", f"{abs(offset) * 1000:.0f} ms from the database's")
+        yield CheckResult(OK, f"differs by {abs(offset) * 1000:.0f} ms from the database's clock")
 
 
-def _check_health(installation: Installation) -> Iterator[CheckResult]:
-    """The problems of `mayfly status`. They are warnings here, unless no cycle runs: the installation may be fine."""
-    database, settings = installation.database, installation.settings
-    now = database.clock.now()
-    snapshot = database.read(lambda connection: read_snapshot(connection, settings, now))
-    found = [each for each in problems(snapshot, settings) if each.severity >= Severity.WARNING]
+def check_cycles(installation: Installation) -> Results:
+    snapshot = installation.status.snapshot
+    found = [each for each in installation.status.at_least(Severity.WARNING) if each.kind in ABOUT_CYCLES]
     for each in found:
-        name = "cycles" if each.kind in (ProblemKind.CYCLE, ProblemKind.EXIT_CODE) else "health"
         is_down = each.severity is Severity.DOWN and snapshot.has_cycles  # a new installation has none yet
-        yield CheckResult(name, CheckStatus.PROBLEM if is_down else CheckStatus.WARNING, each.text)
-    if not any(each.kind in (ProblemKind.CYCLE, ProblemKind.EXIT_CODE) for each in found):
+        yield CheckResult(PROBLEM if is_down else WARNING, each.text)
+    if not found:
         last = max(snapshot.hosts, key=lambda each: each.last.started_at)
-        yield _ok("cycles", f"the last one began {format_duration(now - last.last.started_at)} ago on {last.host}")
+        age = format_duration(snapshot.now - last.last.started_at)
+        yield CheckResult(OK, f"the last one started {age} ago on {last.host}")
 
 
-def _check_batches(installation: Installation) -> Iterator[CheckResult]:
+def check_health(installation: Installation) -> Results:
+    """The other problems of `mayfly status`, as warnings: they are not problems of the installation."""
+    found = installation.status.at_least(Severity.WARNING)
+    return (CheckResult(WARNING, each.text) for each in found if each.kind not in ABOUT_CYCLES)
+
+
+def check_batches(installation: Installation) -> Results:
     now = installation.database.clock.now()
     found = installation.database.read(lambda connection: never_sealed(connection, now))
     if not found:
-        yield _ok("batches", "none is unsealed since long ago")
+        yield CheckResult(OK, "none has been unsealed for more than an hour")
         return
-    (key, since), others = found[0], f" And {len(found) - 1} more." if found[1:] else ""
-    age = format_duration(now - since)
-    text = (
-        f"{key} has been filled for {age}: did its producer die? `mayfly batches seal {key}` ends the "
-        f"filling, `mayfly batches abandon {key}` cancels its jobs.{others}"
-    )
-    yield _warning("batches", text)
-
-
-DATABASE_CHECKS: dict[str, Check] = {
-    "database": _check_server,
-    "locking": _check_locking,
-    "schema": _check_schema,
-    "clock": _check_clock,
-    "cycles": _check_health,
-    "batches": _check_batches,
-}
+    key, others = found[0].batch_key, f" And {len(found) - 1} more." if found[1:] else ""
+    age = format_duration(now - found[0].created_at)
+    advice = f"Run `mayfly batches seal {key}`, or `mayfly batches abandon {key}` to cancel its jobs."
+    yield CheckResult(WARNING, f"{key} has been unsealed for {age}: did its producer crash? {advice}{others}")
 
 
 # --- the application ----------------------------------------------------------------------------------------
 
 
-def check_handlers(installation: Installation) -> Iterator[CheckResult]:
+def check_handlers(installation: Installation) -> Results:
     registry = installation.registry
     for module, reason in registry.failures.items():
-        yield _problem("handlers", f"{module} cannot be imported: {reason}")
-    if not registry.handlers:
-        yield _problem("handlers", f"none found in {', '.join(installation.settings.handlers)}: set HANDLERS.")
+        yield CheckResult(PROBLEM, f"{module} cannot be imported: {reason}. Fix it, or remove it from HANDLERS.")
+    types = sorted(registry.handlers)
+    if not registry.modules:
+        yield CheckResult(WARNING, log_messages.no_handlers(str(installation.settings.home)).text + ".")
+    elif not {*types} - {COMMAND, ON_DEAD_TYPE}:
+        yield CheckResult(PROBLEM, f"none found in {', '.join(registry.modules)}: change HANDLERS.")
     else:
-        yield _ok("handlers", f"{len(registry.handlers)} types: {', '.join(sorted(registry.handlers))}")
+        yield CheckResult(OK, f"{plural(len(types), 'type')}: {', '.join(types)}")
 
 
-def check_app_tables(installation: Installation) -> Iterator[CheckResult]:
-    """Skipped without a database, or where a package that may have tables cannot be imported."""
-    if not installation.registry.failures and missing_embedded(installation.url) is None:
-        yield from app_table_results(installation.url, installation.settings.handlers)
+def check_packages(installation: Installation) -> Results:
+    for name, path in taken_names(installation.settings.home):
+        yield CheckResult(WARNING, log_messages.package_name_taken(path, name).text + ".")
 
 
-def app_table_results(url: str, modules: Sequence[str]) -> Iterator[CheckResult]:
+def check_tables(installation: Installation) -> Results:
+    """Skipped if a handler module cannot be imported: it may have tables."""
     from mayfly.schema.migrations import app_tables  # Alembic is slow to import
 
-    database = Database(url)
-    try:
-        for each in app_tables(packages_named(modules)):
-            stored = _stored_version(database, each.version_table)
-            yield _app_tables_result(each.package, stored, *each.versions())
-    except DatabaseError:
-        return  # reported by check_database
-    finally:
-        database.close()
+    registry = installation.registry
+    packages = [] if registry.failures else packages_named(registry.modules)
+    for each in app_tables(packages):
+        stored = _stored_version(installation.database, each.version_table)
+        yield _tables_result(each.package, stored, *each.versions())
 
 
 def _stored_version(database: Database, table: str) -> Version:
@@ -311,92 +322,92 @@ def _stored_version(database: Database, table: str) -> Version:
     return found
 
 
-def _app_tables_result(package: str, stored: Version, newest: Version, known: set[str]) -> CheckResult:
+def _tables_result(package: str, stored: Version, newest: Version, known: set[str]) -> CheckResult:
     advice = "run `mayfly migrate --app`."
     if stored == newest:
-        return _ok("tables", f"those of {package} have version {newest}")
+        return CheckResult(OK, f"{package}: version {newest}")
     if stored is None:
-        return _warning("tables", f"those of {package} are missing, and its jobs may need them: {advice}")
+        return CheckResult(WARNING, f"{package}: missing, and its jobs may need them: {advice}")
+    text = f"{package}: version {stored}, "
     if stored in known:
-        return _problem("tables", f"those of {package} have version {stored}, its code needs {newest}: {advice}")
-    text = f"those of {package} have version {stored}, which its code does not know: update it on this host."
-    return _problem("tables", text)
+        return CheckResult(PROBLEM, f"{text}but its code needs {newest}: {advice}")
+    return CheckResult(PROBLEM, f"{text}which its code does not know: update the code on this host.")
 
 
-def check_integrations(installation: Installation) -> Iterator[CheckResult]:
-    """One that is off is a decision, not a problem."""
-    yield from integration_results(installation.registry.handlers)
-
-
-def integration_results(handlers: Mapping[str, Handler]) -> Iterator[CheckResult]:
-    names = required_names(handlers.values())
-    if not names:
-        return
-    missing = missing_settings(handlers)
+def check_integrations(installation: Installation) -> Results:
+    """An integration without its settings is disabled, which is not a problem."""
+    handlers = installation.registry.handlers
+    names, missing = required_names(handlers.values()), missing_settings(handlers)
     off = sorted({name for required in missing.values() for name in required})
     for name in off:
         types = ", ".join(sorted(each for each, required in missing.items() if name in required))
-        yield _ok("integrations", f"off: {name} is not set: jobs of {types} are cancelled.")
-    if not off:
-        yield _ok("integrations", f"all are configured: {', '.join(names)}")
+        yield CheckResult(OK, f"disabled: {name} is not set, so jobs of type {types} are cancelled.")
+    if names and not off:
+        yield CheckResult(OK, f"all configured: {', '.join(names)}")
 
 
-def check_hooks(installation: Installation) -> Iterator[CheckResult]:
+def check_hooks(installation: Installation) -> Results:
     _ = installation.registry  # makes MAYFLY_HOME importable
     for variable, found in find_hooks(installation.settings, BEFORE, AFTER, ON_DEAD):
         if isinstance(found, HookUnusable):
-            yield _problem("hooks", str(found))
+            yield CheckResult(PROBLEM, str(found))
         else:
-            yield _ok("hooks", f"{variable}={found.name}")
+            yield CheckResult(OK, f"{variable}={found.name}")
 
 
-def check_schedules(installation: Installation) -> Iterator[CheckResult]:
+def check_schedules(installation: Installation) -> Results:
     settings, registry = installation.settings, installation.registry
     found = load_schedules(settings)
-    yield from (_problem("schedules", str(each)) for each in found.problems)
+    yield from (CheckResult(PROBLEM, str(each)) for each in found.problems)
     if declared_text() != synced_text(settings.home):
         text = "schedule() calls in Python differ from the synced file: run `mayfly schedules sync` on this host."
-        yield _problem("schedules", text)
+        yield CheckResult(PROBLEM, text)
     for entry in found.entries:
         for each in entry_problems(entry, registry, settings):
-            make = _problem if each.severity >= Severity.DEGRADED else _warning
-            yield make("schedules", f"{entry.where}: {each.text}")
+            status = PROBLEM if each.severity >= Severity.DEGRADED else WARNING
+            yield CheckResult(status, f"{entry.where}: {each.text}")
     if found.entries:
-        yield _ok("schedules", f"{len(found.entries)} in {len(schedule_files(settings))} files")
+        yield CheckResult(OK, f"{len(found.entries)} in {plural(len(schedule_files(settings)), 'file')}")
 
 
-# --- monitoring ---------------------------------------------------------------------------------------------
+# --- monitoring: only the configuration is checked, nothing is sent -----------------------------------------
 
 
-def check_monitoring(installation: Installation) -> Iterator[CheckResult]:
-    """Configured channels; nothing is sent."""
+def check_metrics(installation: Installation) -> Results:
+    path = installation.settings.metrics_textfile
+    if path is None:
+        return
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise ExtraMissing("Metrics need prometheus_client", "metrics")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        advice = "create its directory, writable for the user of the dispatcher"
+        yield CheckResult(PROBLEM, f"METRICS_TEXTFILE {path} cannot be written: {advice}.")
+    else:
+        yield CheckResult(OK, f"written to {path} by every cycle")
+
+
+def check_heartbeat(installation: Installation) -> Results:
+    url = installation.settings.heartbeat_url
+    if url is not None:
+        yield CheckResult(OK, host_of(url.get_secret_value()))
+
+
+def check_alerts(installation: Installation) -> Results:
     settings = installation.settings
-    path = settings.metrics_textfile
-    if path is not None:
-        wrong = textfile_problem(path)
-        yield _problem("metrics", wrong) if wrong else _ok("metrics", f"written to {path} by every cycle")
-    if settings.heartbeat_url is not None:
-        yield _ok("heartbeat", host_of(settings.heartbeat_url.get_secret_value()))
     for name, channel in CHANNELS.items():
         if receiver := channel.receiver(settings):
-            yield _ok("alerts", f"{name} {receiver}")
+            yield CheckResult(OK, f"{name} {receiver}")
     targets = latency_targets(settings)
     if targets and not (settings.has_alerts or settings.metrics_textfile):
-        text = f"LATENCY_TARGET of {', '.join(targets)}: this host sends no alerts, see docs/alerts.md"
-        yield _warning("alerts", text)
+        text = f"LATENCY_TARGET is set for {', '.join(targets)}, but this host sends no alerts: see docs/alerts.md."
+        yield CheckResult(WARNING, text)
 
 
+DATABASE_CHECKS: tuple[Check, ...] = (
+    check_database, check_locking, check_session, check_schema, check_clock, check_cycles, check_health,
+    check_batches, check_tables,
+)  # fmt: skip
 CHECKS: tuple[Check, ...] = (
-    check_settings,
-    check_log,
-    check_state,
-    check_database,
-    check_handlers,
-    check_app_tables,
-    check_integrations,
-    check_hooks,
-    check_schedules,
-    check_monitoring,
-    check_bytecode,
-    check_cron,
-)
+    check_settings, check_log, check_state, check_privacy, *DATABASE_CHECKS, check_handlers, check_packages,
+    check_integrations, check_hooks, check_schedules, check_metrics, check_heartbeat, check_alerts, check_cron,
+)  # fmt: skip

@@ -1,73 +1,63 @@
-"""Commands about jobs: list and explain them; cancel, retry, discard and delay them."""
+"""Commands for jobs and batches: list, explain; cancel, retry, discard, delay; seal, abandon."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import click
 
-from mayfly.admin.actions import (
-    CANCEL,
-    DELAY,
-    DISCARD,
-    MAX_MATCHING_COUNTED,
-    RETRY,
-    ROWS_PER_SLICE,
-    BulkResult,
-    OnProgress,
-    Verb,
-    act,
-    count_matching,
-    no_progress,
-)
-from mayfly.admin.audit import TERMINAL, this_user
-from mayfly.admin.job import diagnose, read_job
-from mayfly.admin.jobs import list_dead, list_jobs
-from mayfly.admin.why import explain
-from mayfly.bootstrap import load_registry
+from mayfly.admin import actions
+from mayfly.admin.auth import TERMINAL, this_user
+from mayfly.admin.filters import JobFilter
+from mayfly.admin.job import JobView, list_batches, read_job
+from mayfly.admin.jobs import facts_of, list_dead, list_jobs
 from mayfly.cli.options import (
     JOB_ID,
     Choice,
     ask,
     duration,
     filter_options,
-    future_time,
     job_filter,
     jobs_options,
     json_option,
     limit_option,
     open_installation,
     print_json,
+    print_list,
+    time,
 )
-from mayfly.cli.text import counted_jobs, dead_text, explained_facts, explained_text, job_text, jobs_text
-from mayfly.db.database import Database
+from mayfly.cli.text import batches_text, dead_text, explained_text, job_text, jobs_text
+from mayfly.client import load_registry
+from mayfly.errors import UnknownName
 from mayfly.format import has_colour, plural
+from mayfly.queue.batches import is_being_filled, is_open
 from mayfly.queue.options import timedelta_of
-from mayfly.schema.tables import STATUSES
+from mayfly.schema.tables import PENDING, STATUSES
 
-# --- see ----------------------------------------------------------------------------------------------------
+# --- queries ------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @filter_options
 @click.option("--status", type=Choice(STATUSES), help="Jobs with this status.")
-@click.option("--younger-than", callback=duration, metavar="TIME", help="Enqueued since: 90s, 5m, 2h, 1d ago.")
-@click.option("--text", help="Jobs with this text in payload, error or keys; searches the newest 10,000.")
+@click.option("--younger-than", type=duration, help="Enqueued less than this long ago: 90s, 5m, 2h, 1d.")
 @click.option("--after", metavar="NEXT", help="Continue where the previous page ended.")
 @limit_option(50)
 @json_option
-def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
-    """List jobs matching all given filters, the newest first."""
+def jobs(after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
+    """List jobs matching all given filters, newest first.
+
+    Text and payload fields are searched in 10,000 rows per page.
+    """
     _settings, database = open_installation()
     wanted = job_filter(database, **fields)
-    page = database.read(lambda connection: list_jobs(connection, wanted, text, limit, after))
+    page = database.read(lambda connection: list_jobs(connection, wanted, limit, after))
     if as_json:
-        return print_json(page.facts())
-    click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No job was found.")
+        return print_json(facts_of(page))
+    click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No matching jobs.")
     if page.next is not None:
-        more = "The search stopped after 10,000 rows; there may be more" if page.is_cut else "There are more"
+        more = "The search stopped after 10,000 rows; continue with" if page.is_cut else "More jobs"
         click.echo(f"{more}: --after {page.next}", err=True)
     return None
 
@@ -76,10 +66,8 @@ def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **field
 @click.argument("job_id", type=JOB_ID, metavar="ID")
 @json_option
 def show(job_id: int, as_json: bool) -> None:
-    """Show a job: its row, why it is so, its timeline and attempts."""
-    settings, database = open_installation()
-    registry, now = load_registry(settings), database.clock.now()
-    view = database.read(lambda connection: read_job(connection, job_id, settings, registry, now))
+    """Show a job: columns, timeline, attempts, and why it waits."""
+    view = _read_job(job_id)
     if as_json:
         print_json(view.facts())
     else:
@@ -91,14 +79,18 @@ def show(job_id: int, as_json: bool) -> None:
 @json_option
 def why(job_id: int, as_json: bool) -> None:
     """Explain why a job is not running, or how it ended."""
+    view = _read_job(job_id)
+    if as_json:
+        facts = view.facts()
+        print_json({name: facts[name] for name in ("id", "type", "lane", "status", "state", "reasons")})
+    else:
+        click.echo(explained_text(view))
+
+
+def _read_job(job_id: int) -> JobView:
     settings, database = open_installation()
     registry, now = load_registry(settings), database.clock.now()
-    diagnosis = database.read(lambda connection: diagnose(connection, job_id, settings, registry, now))
-    reasons = explain(diagnosis)
-    if as_json:
-        print_json(explained_facts(diagnosis.row, reasons))
-    else:
-        click.echo(explained_text(diagnosis.row, reasons))
+    return database.read(lambda connection: read_job(connection, job_id, settings, registry, now))
 
 
 @click.command()
@@ -110,14 +102,16 @@ def dead(lane: str | None, as_json: bool) -> None:
     now = database.clock.now()
     found = database.read(lambda connection: list_dead(connection, lane, now))
     if as_json:
-        return print_json(found.facts())
+        return print_json(facts_of(found))
     click.echo(dead_text(found, now))
     if found.is_cut:
-        click.echo(f"There are more: these are the newest {found.looked_at:,}.", err=True)
+        click.echo(f"Only the newest {found.looked_at:,} dead jobs are grouped; there are more.", err=True)
     return None
 
 
-# --- act ----------------------------------------------------------------------------------------------------
+# --- actions ------------------------------------------------------------------------------------------------
+
+EFFECTS = {"cancel": "; running jobs are asked to stop", "discard": " (status cancelled)"}  # added to the question
 
 
 @click.command()
@@ -125,89 +119,118 @@ def dead(lane: str | None, as_json: bool) -> None:
 def cancel(**options: Any) -> None:
     """Cancel unfinished jobs matching all given filters.
 
-    Pending jobs end at once. Running jobs are asked to stop, and end when their handlers check.
+    Pending jobs end at once. Running jobs are asked to stop: they end when their handlers check.
     """
-    _settings, database = open_installation()
-    _change_jobs(database, CANCEL, "unfinished job", **options)
+    _change_jobs(actions.CANCEL, **options)
 
 
 @click.command()
 @jobs_options(("dead", "cancelled", "pending"))
 def retry(**options: Any) -> None:
-    """Run dead or cancelled jobs again, or waiting ones at once.
+    """Retry dead or cancelled jobs; run waiting jobs now.
 
-    The same job, never a copy, with all its attempts. A filter without --status means dead jobs.
+    The same row runs again, not a copy, with all its attempts. Filters without --status select dead jobs.
     """
-    _settings, database = open_installation()
-    _change_jobs(database, RETRY, "job to retry", **options)
+    _change_jobs(actions.RETRY, **options)
 
 
 @click.command()
 @jobs_options(("dead",))
 def discard(**options: Any) -> None:
     """Discard dead jobs: mark them cancelled, with user and reason."""
-    _settings, database = open_installation()
-    _change_jobs(database, DISCARD, "dead job", **options)
+    _change_jobs(actions.DISCARD, **options)
 
 
 @click.command()
 @jobs_options(("pending",))
-@click.option("--by", callback=duration, metavar="TIME", help="From now: 90s, 5m, 2h, 1d.")
-@click.option("--until", metavar="TIME", help="Until this time, e.g. 2026-05-04T12:00+02:00.")
-def delay(by: float | None, until: str | None, **options: Any) -> None:
-    """Delay pending jobs; one that is due later does not change."""
+@click.option("--by", type=duration, help="How long from now: 90s, 5m, 2h, 1d.")
+@click.option("--until", type=time, help="Until this time, e.g. 2026-05-04T12:00+02:00.")
+def delay(by: float | None, until: datetime | None, **options: Any) -> None:
+    """Delay pending jobs; jobs that are due later do not change."""
     if (by is None) == (until is None):
         raise click.UsageError("Give either --by or --until.")
-    _settings, database = open_installation()
-    now = database.clock.now()
-    end = future_time(until, now) if by is None else now + timedelta_of("by", by)
-    assert end is not None
-    _change_jobs(database, DELAY, "pending job that is due before", until=end, **options)
+    _change_jobs(actions.DELAY, by=by, until=until, **options)
 
 
 def _change_jobs(
-    database: Database,
-    verb: Verb,
-    noun: str,  # for "No unfinished job was found"
+    verb: actions.Verb,
     *,
     yes: bool,
     dry_run: bool,
     reason: str | None,
+    by: float | None = None,
     until: datetime | None = None,
     **fields: Any,
 ) -> None:
-    """Count, ask if there are several, act, and print the result."""
-    wanted = job_filter(database, **fields)
-    number = count_matching(database, verb, wanted, until)
+    """Count, ask for confirmation if there are several, act, and print the result."""
+    settings, database = open_installation()
+    end = until if by is None else database.clock.now() + timedelta_of("by", by)
+    wanted = job_filter(database, **fields).without(settings.redact)  # the audit shows the filter
+    found = actions.count_matching(database, verb, wanted, end)
     if dry_run:
-        return click.echo(f"{counted_jobs(number)} would be {verb.past_tense}; nothing was changed.")
-    if number > 1 and not yes:
-        ask(f"{verb.name.capitalize()} {counted_jobs(number)}?")
-    with _progress(verb.past_tense, number) as on_progress:
-        done = act(database, verb, wanted, this_user(TERMINAL), reason, until, on_progress)
-    return click.echo(_result_text(verb, noun, done))
+        skipped = actions.skipped_text(actions.count_skipped(database, verb, wanted))
+        return click.echo(f"{found.plural('job')} would be {verb.past_tense}; nothing was changed.{skipped}")
+    if found.number > 1 and not yes:
+        effect = f" until {end.isoformat(timespec='minutes')}" if end else EFFECTS.get(verb.name, "")
+        ask(f"{found.plural('job')} will be {verb.past_tense}{effect}. Continue?")
+    is_hidden = found.number <= actions.ROWS_PER_SLICE or not sys.stderr.isatty()
+    total = None if found.is_more else found.number
+    with click.progressbar(
+        repeat(0), total, f"Jobs {verb.past_tense}", show_pos=True, file=sys.stderr, hidden=is_hidden
+    ) as bar:
+        done = actions.act(database, verb, wanted, this_user(TERMINAL), reason, end, bar.update)
+    return click.echo(done.text(verb.past_tense))
 
 
-def _result_text(verb: Verb, noun: str, done: BulkResult) -> str:
-    if done == BulkResult():
-        return f"No {noun} was found; nothing was changed."
-    running = f" {plural(done.requested, 'running job')} asked to stop." if done.requested else ""
-    held = f" {plural(done.held, 'job')} unchanged: another job holds the unique key." if done.held else ""
-    return f"{plural(done.changed, 'job')} {verb.past_tense}.{running}{held}"
+# --- batches ------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _progress(past: str, number: int) -> Iterator[OnProgress]:
-    """A progress bar on a terminal, for more than one slice."""
-    if number <= ROWS_PER_SLICE or not sys.stderr.isatty():
-        yield no_progress
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def batches(context: click.Context, as_json: bool) -> None:
+    """List open and recent batches with their jobs per status."""
+    if context.invoked_subcommand:
         return
-    # rich takes as long to import as all the rest of a command.
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    _settings, database = open_installation()
+    now = database.clock.now()
+    print_list(database.read(lambda connection: list_batches(connection, now)), as_json, batches_text)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    total = number if number <= MAX_MATCHING_COUNTED else None  # beyond it the total is unknown
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"Jobs {past}", total=total)
-        yield lambda jobs: bar.advance(task, jobs)
+
+@batches.command()
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Check whether it can be sealed; change nothing.")
+def seal(name: str, dry_run: bool) -> None:
+    """Seal the batch: no more jobs will be added.
+
+    For a batch whose producer crashed before the end of its `with` block.
+    """
+    _settings, database = open_installation()
+    if dry_run and database.read(lambda connection: is_being_filled(connection, name)):
+        click.echo(f"The batch {name} would be sealed; nothing was changed.")
+    elif not dry_run and actions.seal_batch(database, name, this_user(TERMINAL)):
+        click.echo(f"Sealed the batch {name}.")
+    else:
+        raise UnknownName("batch", name, "to seal; `mayfly batches` lists all")
+
+
+@batches.command()
+@click.argument("name")
+@click.option("--reason", help="Reason, kept with each job.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@click.option("--dry-run", is_flag=True, help="Count its pending jobs; change nothing.")
+def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> None:
+    """Abandon the batch: cancel its pending jobs, skip its callback.
+
+    Running jobs finish.
+    """
+    _settings, database = open_installation()
+    if not database.read(lambda connection: is_open(connection, name)):
+        raise UnknownName("batch", name, "to abandon; `mayfly batches` lists all")
+    jobs = actions.count_matching(database, actions.CANCEL, JobFilter(group_key=name, status=PENDING)).plural("job")
+    if dry_run:
+        return click.echo(f"{jobs} would be cancelled; nothing was changed.")
+    if not yes:
+        ask(f"Batch {name} will be abandoned: {jobs} will be cancelled, its callback never runs. Continue?")
+    cancelled = actions.abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
+    return click.echo(f"Abandoned the batch {name}. {plural(cancelled.changed, 'job')} cancelled.")

@@ -1,34 +1,42 @@
-"""Commands to set Mayfly up: config, migrate, dev, shell completion and the man page."""
+"""Setup commands: config, migrate, dev, completion, man page; passwords and tokens of the console."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import FrameType
+from datetime import datetime, timedelta
 
 import click
 from click.shell_completion import get_completion_class
 
 from mayfly import __version__
-from mayfly.bootstrap import add_home_to_path, load_registry
-from mayfly.cli.options import Choice, json_option, print_json
+from mayfly.admin import auth
+from mayfly.admin.auth import TERMINAL, AuditEntry, this_user
+from mayfly.cli.options import Choice, duration, json_option, open_installation, print_json
+from mayfly.client import load_registry
 from mayfly.clock import monotonic, pause
+from mayfly.errors import UnknownName
+from mayfly.format import moment
 from mayfly.process import exits
-from mayfly.registry import packages_named, required_names
+from mayfly.registry import add_home_to_path, handler_modules, packages_named, required_names
 from mayfly.schema.tables import VERSION
 from mayfly.settings import load, load_settings
 from mayfly.settings.loading import integration_origins
+from mayfly.settings.values import NAME_PATTERN, NAME_RULE, ROLES
 
 SHELLS = ("bash", "zsh", "fish")
-MINUTE = 60.0
+MIN_EVERY_SECONDS = 1.0  # between two cycles of `mayfly dev`
 MAX_VALUE_WIDTH = 48
+ADMIN = "admin"
+ENVIRONMENT_NAME = r"[a-z0-9_]+"  # valid in the name of a variable
 
 
 @click.command()
 @json_option
 def config(as_json: bool) -> None:
-    """Show every setting, its value and its source; secrets masked."""
+    """Show every setting with value and source; secrets are masked."""
     loaded = load()
     registry = load_registry(loaded.settings)
     origins = [*loaded.origins, *integration_origins(required_names(registry.handlers.values()))]
@@ -44,69 +52,71 @@ def config(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--sql", is_flag=True, help="Print the statements for an empty database instead of running them.")
-@click.option("--app", is_flag=True, help="The tables of the handlers, instead of Mayfly's own.")
+@click.option("--sql", is_flag=True, help="Print the SQL for an empty database; run nothing.")
+@click.option("--app", is_flag=True, help="Migrate the tables of the handlers instead.")
 def migrate(sql: bool, app: bool) -> None:
     """Create or update Mayfly's tables.
 
-    Safe to repeat, also from several hosts at once.
+    Can be repeated, and run on several hosts at once.
     """
-    from mayfly.schema import migrations  # Alembic: slow to import, and the other commands here do without
+    from mayfly.schema import migrations  # imports Alembic, which is slow
 
     settings = load_settings()
     url = settings.database_url.get_secret_value()
     add_home_to_path(settings)
-    found = list(migrations.app_tables(packages_named(settings.handlers))) if app else [migrations.OWN]
+    modules = handler_modules(settings)
+    found = list(migrations.app_tables(packages_named(modules))) if app else [migrations.OWN]
     if not found:
-        click.echo(f"No package in HANDLERS ({', '.join(settings.handlers)}) has tables.", err=True)
+        click.echo(f"No package of HANDLERS ({', '.join(modules) or 'not set'}) has tables.", err=True)
     for tables in found:
         if sql:
             migrations.migration_sql(url, tables)
+            continue
+        subject, are = (f"tables of {tables.package}", "are") if app else ("schema", "is")
+        before, after = migrations.migrate(url, tables)
+        if before == after:
+            click.echo(f"The {subject} {are} up to date (version {after}).")
         else:
-            subject = f"the tables of {tables.package}" if app else "the schema"
-            click.echo(_migrated(subject, *migrations.migrate(url, tables)))
-
-
-def _migrated(subject: str, before: str | None, after: str | None) -> str:
-    if before == after:
-        is_or_are = "is" if subject == "the schema" else "are"
-        return f"{subject[0].upper()}{subject[1:]} {is_or_are} up to date (version {after})."
-    return f"Migrated {subject} from {'nothing' if before is None else before} to version {after}."
+            done = f"Migrated the {subject} from version {before} to" if before else f"Created the {subject}, version"
+            click.echo(f"{done} {after}.")
 
 
 # --- dev ----------------------------------------------------------------------------------------------------
 
 
 @click.command()
-@click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
-def dev(lanes: tuple[str, ...]) -> int:
+@click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Run only jobs of this lane; may be repeated.")
+@click.option("--every", type=duration, default="60s", show_default=True, help="Time from one start to the next.")
+@click.option("--now/--later", "at_once", default=True, show_default=True,
+              help="Run the first cycle now, or only after that time.")  # fmt: skip
+def dev(lanes: tuple[str, ...], every: float, at_once: bool) -> int:
     """Run a cycle every minute, with the log on the terminal.
 
-    For development: it does the work of cron until Ctrl-C.
+    For development, instead of cron. Ctrl-C or TERM stops it. A cycle that takes longer delays the next one.
     """
-    load_settings()  # a wrong setting is reported once, not every minute
-    return _run_cycles(lanes)
+    if every < MIN_EVERY_SECONDS:
+        raise click.BadParameter(f"must be at least {MIN_EVERY_SECONDS:g}s", param_hint="--every")
+    load_settings()  # an invalid setting is reported once, not every minute
+    return _run_cycles(lanes, every, at_once)
 
 
-class _Stopped(Exception):
-    """SIGINT or SIGTERM."""
-
-
-def _run_cycles(lanes: tuple[str, ...]) -> int:
-    """One dispatcher process per minute, the first one now."""
-    command = [sys.executable, "-m", "dispatcher", *(word for lane in lanes for word in ("--lane", lane))]
+def _run_cycles(lanes: tuple[str, ...], every: float, at_once: bool) -> int:
+    """One dispatcher process after the other. -P: from any directory, without importing modules from there."""
+    options = (word for lane in lanes for word in ("--lane", lane))
+    command = [sys.executable, "-P", "-m", "mayfly", "dispatch", *options]
     environment = {**os.environ, "LOG_TO": "stdout"}
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)  # raises KeyboardInterrupt
     cycle: subprocess.Popen[bytes] | None = None
     try:
+        pause(0.0 if at_once else every)
         while True:
             started = monotonic()
             cycle = subprocess.Popen(command, env=environment)  # noqa: S603 - our own interpreter and module
             if cycle.wait() == exits.USAGE:
                 return exits.USAGE
-            pause(max(0.0, started + MINUTE - monotonic()))
-    except _Stopped:
+            pause(max(0.0, started + every - monotonic()))
+    except KeyboardInterrupt:
         return _end(cycle)
 
 
@@ -116,17 +126,13 @@ def _end(cycle: subprocess.Popen[bytes] | None) -> int:
         cycle.send_signal(signal.SIGTERM)
         try:
             cycle.wait()
-        except _Stopped:
+        except KeyboardInterrupt:
             cycle.kill()
             cycle.wait()
     return exits.SUCCESS
 
 
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise _Stopped
-
-
-# --- the shell ----------------------------------------------------------------------------------------------
+# --- shell completion and man page --------------------------------------------------------------------------
 
 
 @click.command()
@@ -135,7 +141,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Print the completion script for bash, zsh or fish.
 
-    `eval "$(mayfly completion bash)"` in ~/.bashrc installs it.
+    To install it, add `eval "$(mayfly completion bash)"` to ~/.bashrc.
     """
     completer = get_completion_class(shell)
     assert completer is not None
@@ -147,78 +153,149 @@ def completion(context: click.Context, shell: str) -> None:
 @click.pass_context
 def man(context: click.Context) -> None:
     """Print the man page: `mayfly man > mayfly.1`."""
-    click.echo(_man_page(context.find_root()), nl=False)
+    root = context.find_root()
+    click.echo(f'.TH MAYFLY 1 "" "mayfly {__version__}, schema {VERSION}" "User Commands"')
+    click.echo(".SH NAME\nmayfly \\- background jobs that live for less than a minute\n.SH COMMANDS")
+    for each in _commands(root):
+        click.echo(f".SS {_roff(each.command_path)}\n{_preformatted(each.get_help())}")
+    for title, text in MAN_SECTIONS.items():
+        click.echo(f".SH {title}\n{_preformatted(text)}")
 
 
-EXIT_CODES = (
-    ("0", "success; for status: no problem"),
-    (
-        "1",
-        "an error, see standard error; for status: something is degraded or paused; for doctor: a problem",
+MAN_SECTIONS = {
+    "EXIT STATUS": (
+        "0   success; for status: no problem\n"
+        "1   error, see stderr; for status: something is degraded or paused; for doctor: a problem\n"
+        "2   for status: no cycle has run recently\n"
+        "64  wrong usage or settings"
     ),
-    ("2", "for status: no cycle has run recently"),
-    ("64", "wrong usage or settings"),
-)
-SEE_ALSO = "docs/operating.md, docs/settings.md and docs/cron.md of the distribution; crontab(5)"
+    "ENVIRONMENT": "NO_COLOR disables colours. Every setting of `mayfly config` can be set as a variable.",
+    "SEE ALSO": "docs/operating.md, docs/settings.md and docs/cron.md of the distribution; crontab(5)",
+}
 
 
-def _man_page(root: click.Context) -> str:
-    program = root.command
-    assert isinstance(program, click.Group)
-    return "\n".join([*_head(program), *_commands(root, program), *_tail(), ""])
+def _commands(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            assert command is not None
+            yield from _commands(click.Context(command, parent=context, info_name=name))
 
 
-def _head(program: click.Group) -> Iterator[str]:
-    summary, _, rest = _text(program.help).partition("\n\n")
-    yield f'.TH MAYFLY 1 "" "mayfly {__version__}, schema {VERSION}" "User Commands"'
-    yield from (".SH NAME", f"mayfly \\- {_roff(summary)}")
-    yield from (".SH SYNOPSIS", ".B mayfly", "COMMAND [OPTION]... [ARGUMENT]...")
-    yield from (".SH DESCRIPTION", _roff(rest), ".SH COMMANDS")
+def _preformatted(text: str) -> str:
+    return "\n".join([".nf", *map(_roff, text.splitlines()), ".fi"])
 
 
-def _commands(context: click.Context, group: click.Group) -> Iterator[str]:
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if command is None or command.hidden:
-            continue
-        own = click.Context(command, parent=context, info_name=name)
-        pieces = " ".join(command.collect_usage_pieces(own))
-        yield from (".SS", _roff(f"{own.command_path} {pieces}"))
-        yield from _paragraphs(_text(command.help))
-        for record in _options(own, command):
-            yield from (".TP", f".B {_roff(record[0])}", _roff(record[1]))
-        if isinstance(command, click.Group):
-            yield from _commands(own, command)
-
-
-def _options(context: click.Context, command: click.Command) -> Iterator[tuple[str, str]]:
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record is not None and record[1] and "--help" not in record[0]:
-            yield record[0], " ".join(record[1].split())
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    for paragraph in text.split("\n\n"):
-        yield from (".PP", _roff(paragraph))
-
-
-def _tail() -> Iterator[str]:
-    yield ".SH EXIT STATUS"
-    for code, meaning in EXIT_CODES:
-        yield from (".TP", f".B {code}", _roff(meaning))
-    yield from (".SH ENVIRONMENT", ".TP", ".B NO_COLOR", "Print no colours.")
-    yield from (".PP", _roff("Every setting of `mayfly config` can be set as an environment variable."))
-    yield from (".SH SEE ALSO", _roff(SEE_ALSO))
-
-
-def _text(given: str | None) -> str:
-    """Paragraphs of one line each."""
-    paragraphs = (given or "").strip().split("\n\n")
-    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
-
-
-def _roff(text: str) -> str:
+def _roff(line: str) -> str:
     """Escaped: a leading dot is a command in troff, and a plain minus becomes a hyphen that cannot be copied."""
-    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    escaped = line.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped[:1] in (".", "'") else escaped
+
+
+# --- passwords and tokens -----------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--name", default=ADMIN, show_default=True, help="Name of the account.")
+@click.option("--role", type=Choice(ROLES), help="Role of the account (default: viewer).")
+def password(name: str, role: str | None) -> None:
+    """Ask for a console password and print its hash as a setting.
+
+    Add the lines to .env or mayfly.toml. Without a terminal the password is read from standard input.
+    """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise click.BadParameter(f"must be {NAME_RULE}", param_hint="--name")
+    if name == ADMIN and role not in (None, ADMIN):
+        raise click.BadParameter(f"the account {ADMIN} is always {ADMIN}; use another --name", param_hint="--role")
+    hashed = auth.hash_password(_ask())
+    file = ".env" if _fits_environment(name) else "mayfly.toml"
+    for line in lines_for(name, role or ROLES[0], hashed):
+        click.echo(line)
+    click.echo(f"Add this to {file} and restart the console.", err=True)
+
+
+def lines_for(name: str, role: str, hashed: str) -> list[str]:
+    if name == ADMIN:
+        return [f"CONSOLE_PASSWORD_HASH='{hashed}'"]
+    if not _fits_environment(name):
+        return [f'[console_accounts."{name}"]', f'role = "{role}"', f'password_hash = "{hashed}"']
+    variable = f"CONSOLE_ACCOUNTS__{name.upper()}"
+    return [f"{variable}__ROLE={role}", f"{variable}__PASSWORD_HASH='{hashed}'"]
+
+
+def _fits_environment(name: str) -> bool:
+    return bool(re.fullmatch(ENVIRONMENT_NAME, name))
+
+
+def _ask() -> str:
+    if sys.stdin.isatty():
+        given: str = click.prompt("Password", hide_input=True, confirmation_prompt="Repeat the password", err=True)
+    else:
+        given = sys.stdin.readline().rstrip("\r\n")
+    auth.refuse_weak(given)
+    return given
+
+
+@click.group()
+def token() -> None:
+    """Create, list and revoke tokens for the HTTP API."""
+
+
+@token.command()
+@click.argument("name")
+@click.option("--scope", "scopes", multiple=True, required=True, type=Choice(list(auth.SCOPES)),
+              help="What the token allows; may be repeated.")  # fmt: skip
+@click.option("--expires-in", type=duration, help="Lifetime: 12h, 90d.")
+def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> None:
+    """Create a token and print it once; only its hash is stored."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise click.BadParameter(f"must be {NAME_RULE}", param_hint="NAME")
+    _settings, database = open_installation()
+    now = database.clock.now()
+    until = None if expires_in is None else now + timedelta(seconds=expires_in)
+    text, actor = auth.new_token_text(), this_user(TERMINAL)
+    new = auth.Token(name, auth.hash_token(text), frozenset(scopes), now, actor.name, until)
+    entry = AuditEntry(actor, "create token", f"{name} scopes={auth.scopes_text(scopes)}", now)
+    database.run(lambda connection: auth.add_token(connection, new, entry))
+    click.echo(text)
+    click.echo("Store it now: it is not shown again.", err=True)
+
+
+@token.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List tokens: scopes, creator, expiry and last use."""
+    _settings, database = open_installation()
+    now = database.clock.now()
+    found = database.read(auth.list_tokens)
+    if as_json:
+        return print_json([each.facts(now) for each in found])
+    for each in found:
+        click.echo(_token_line(each, now))
+    if not found:
+        click.echo("No tokens. `mayfly token create NAME --scope enqueue` creates one.")
+    return None
+
+
+def _token_line(token: auth.Token, now: datetime) -> str:
+    valid = f"valid until {moment(token.expires_at)}" if token.expires_at else "valid"
+    if token.revoked_at:
+        valid = f"revoked {moment(token.revoked_at)}"
+    elif token.expires_at and not token.holds(now):
+        valid = f"expired {moment(token.expires_at)}"
+    used = f"last used {moment(token.last_used_at)}" if token.last_used_at else "never used"
+    created = f"created {moment(token.created_at)} by {token.created_by}"
+    return f"{token.name}  {auth.scopes_text(token.scopes)}  {valid}  {created}  {used}"
+
+
+@token.command()
+@click.argument("name")
+def revoke(name: str) -> None:
+    """Revoke a token; requests with it fail at once."""
+    _settings, database = open_installation()
+    now = database.clock.now()
+    entry = AuditEntry(this_user(TERMINAL), "revoke token", name, now)
+    if not database.run(lambda connection: auth.revoke_token(connection, entry)):
+        raise UnknownName("token", name, "to revoke; `mayfly token list` shows all tokens")
+    click.echo(f"Revoked the token {name}.")

@@ -1,47 +1,47 @@
-"""Views of the admin package as text: tables and paragraphs for a terminal."""
+"""Views of the admin package as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mayfly import json_text
-from mayfly.admin.actions import MAX_MATCHING_COUNTED
-from mayfly.admin.audit import AuditView
-from mayfly.admin.batches import ListedBatch
+from mayfly.admin.auth import AuditView
 from mayfly.admin.fleet import CycleView, HostView, RunnerView
-from mayfly.admin.health import Status
-from mayfly.admin.job import JobView
+from mayfly.admin.health import Severity, Status
+from mayfly.admin.job import JobView, ListedBatch
 from mayfly.admin.jobs import DeadGroups, JobLine
 from mayfly.admin.lanes import LaneView, LimitView
 from mayfly.admin.schedules import ScheduleView
-from mayfly.admin.why import JobRow, Reason
-from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, plural, table
+from mayfly.admin.why import JobRow
+from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, table
 from mayfly.schedules.parse import ScheduleEntry
+from mayfly.schema.tables import CANCELLED, CLAIMED, DEAD, RUNNING
 
-TEXT_WIDTH = 60  # of an error in a table
+TEXT_WIDTH = 60  # of errors and reasons in a table
 MEBIBYTE = 1 << 20
 
 
 def status_text(status: Status, colour: bool) -> str:
     snapshot = status.snapshot
     parts = [lanes_text(snapshot.lanes, snapshot.now), hosts_text(snapshot.hosts)]
-    hue = {0: GREEN, 1: YELLOW}.get(status.exit_code, RED)
+    hue = {None: GREEN, Severity.DOWN: RED}.get(status.worst, YELLOW)
     return "\n\n".join([*parts, painted(plain(status.text), hue, colour)])
 
 
 def lanes_text(lanes: Sequence[LaneView], now: datetime) -> str:
-    if not lanes:
-        return "There are no lanes yet: no job was ever enqueued."
-    heading = ("lane", "pending", "oldest", "running", "runners", "done/h", "failed/h", "dead", "next run", "")
-    return table([heading, *(tuple(_lane(each, now)) for each in lanes)])
+    jobs = ("pending", "oldest", "claimed", "running")
+    heading = ("lane", *jobs, "runners", "done/h", "failed/h", "dead", "next run", "")
+    rows = [heading, *(tuple(_lane(each, now)) for each in lanes)]
+    return table(rows) if lanes else "No lanes yet: no job has been enqueued."
 
 
 def _lane(lane: LaneView, now: datetime) -> Iterator[str]:
     yield lane.lane
     yield str(lane.pending)
     yield "-" if lane.wait_seconds is None else format_duration(timedelta(seconds=lane.wait_seconds))
-    yield str(lane.running)
-    yield "external" if lane.external else f"{lane.runners}/{lane.max_workers}"
+    yield str(lane.claimed)
+    yield f"{lane.running:,}"
+    yield "external" if lane.external else f"{lane.runners}/{lane.cap}"
     yield f"{lane.done_last_hour:,}"
     yield f"{lane.failed_last_hour:,}"
     yield str(lane.dead)
@@ -55,66 +55,84 @@ def _lane_notes(lane: LaneView) -> Iterator[str]:
         yield f"{lane.paused} (by {lane.paused_by}{until})"
     if lane.set_by:
         yield f"max_workers set by {lane.set_by}"
+    if lane.cap < lane.max_workers:
+        yield f"pool {lane.pool} allows {lane.cap} of {lane.max_workers}"
 
 
 def hosts_text(hosts: Sequence[HostView]) -> str:
-    if not hosts:
-        return "No host has run a cycle in the last day."
-    rows = [("host", "last cycle", "took", "exit")]
+    rows = [("host", "last cycle", "duration", "exit", "")]
     for each in hosts:
-        ago = f"{format_duration(timedelta(seconds=each.age_seconds))} ago"
-        rows.append((each.host, ago, _milliseconds(each.last.duration_ms), _or_dash(each.last.exit_code)))
-    return table(rows)
+        ago, note = f"{format_duration(timedelta(seconds=each.age_seconds))} ago", "silent" if each.is_stale else ""
+        rows.append((each.host, ago, _milliseconds(each.last.duration_ms), _or_dash(each.last.exit_code), note))
+    return table(rows) if rows[1:] else "No known host has started a cycle in the last day."
 
 
 def jobs_text(jobs: Sequence[JobLine], now: datetime) -> str:
     rows = [("id", "status", "lane", "type", "attempts", "due", "age", "")]
     for each in jobs:
-        note = each.error if each.status in ("dead", "cancelled") else each.waiting_for or each.error
         due = f"in {format_duration(each.run_at - now)}" if each.status == "pending" and each.run_at > now else "-"
         attempts = f"{each.attempts}/{each.max_attempts}"
-        age = format_duration(now - each.created_at)
-        rows.append(
-            (str(each.id), each.status, each.lane, each.type, attempts, due, age, one_line(note or "", TEXT_WIDTH))
-        )
+        age, note = format_duration(now - each.created_at), one_line(_note(each, now), TEXT_WIDTH)
+        rows.append((str(each.id), each.state, each.lane, each.type, attempts, due, age, note))
     return table(rows)
 
 
+def _note(job: JobLine, now: datetime) -> str:
+    if job.state == CLAIMED:
+        return f"by {job.worker_id}"
+    if job.state == RUNNING and job.started_at is not None:
+        return f"since {moment(job.started_at)} ({format_duration(now - job.started_at)})"
+    is_ended = job.status in (DEAD, CANCELLED)
+    return (None if is_ended else job.waiting_for) or job.error or ""
+
+
 def dead_text(found: DeadGroups, now: datetime) -> str:
-    if not found.groups:
-        return "No job is dead."
     rows = [("jobs", "type", "error", "last", "newest", "")]
     for each in found.groups:
         last = "-" if each.last_at is None else f"{format_duration(now - each.last_at)} ago"
         message = one_line(each.message or "", TEXT_WIDTH)
         rows.append((f"{each.jobs:,}", each.type, each.error or "-", last, str(each.newest_id), message))
-    return table(rows)
+    return table(rows) if rows[1:] else "No dead jobs."
 
 
 def cycles_text(cycles: Sequence[CycleView]) -> str:
-    if not cycles:
-        return "No cycle has run yet."
-    heading = ("cycle", "host", "began (UTC)", "took", "exit", "pending", "runners", "ok", "failed", "rescued", "")
-    rows: list[tuple[str, ...]] = [heading]
+    counts = ("pending", "runners", "ok", "failed", "rescued")
+    rows: list[tuple[str, ...]] = [("cycle", "host", "started (UTC)", "duration", "exit", *counts, "")]
     for each in cycles:
         figures = map(str, (each.pending, each.spawned, each.successful, each.failed, each.rescued))
-        began, took = f"{each.started_at:%Y-%m-%d %H:%M:%S}", _milliseconds(each.duration_ms)
+        started, took = f"{each.started_at:%Y-%m-%d %H:%M:%S}", _milliseconds(each.duration_ms)
         note = one_line(each.note or "", TEXT_WIDTH)
-        rows.append((str(each.id), each.host, began, took, _or_dash(each.exit_code), *figures, note))
-    return table(rows)
+        rows.append((str(each.id), each.host, started, took, _or_dash(each.exit_code), *figures, note))
+    return table(rows) if rows[1:] else "No cycle has run yet."
 
 
 def runners_text(runners: Sequence[RunnerView], now: datetime) -> str:
-    if not runners:
-        return "No runner is known."
-    rows = [("runner", "host", "pid", "lane", "began", "ending", "done", "failed", "memory", "cpu")]
+    figures = ("done", "failed", "average", "memory", "cpu", "uptime")
+    rows: list[tuple[str, ...]] = [("runner", "host", "pid", "lane", "started", "state", "job", *figures)]
     for each in runners:
-        memory = "-" if each.peak_memory is None else f"{each.peak_memory // MEBIBYTE} MiB"
         ending = "alive" if each.finished_at is None else _ending(each)
-        began, figures = f"{format_duration(now - each.planned_at)} ago", (str(each.jobs_done), str(each.jobs_failed))
-        cpu = _milliseconds(each.cpu_ms)
-        rows.append((each.worker_id, each.host, str(each.pid), each.lane, began, ending, *figures, memory, cpu))
-    return table(rows)
+        started = f"{format_duration(now - each.planned_at)} ago"
+        known = (each.worker_id, each.host, str(each.pid), each.lane, started, ending, _current_jobs(each, now))
+        rows.append((*known, *_figures(each)))
+    return table(rows) if rows[1:] else "No runners."
+
+
+def _figures(runner: RunnerView) -> Iterator[str]:
+    yield str(runner.jobs_done)
+    yield str(runner.jobs_failed)
+    yield _milliseconds(runner.average_ms)
+    yield "-" if runner.peak_memory is None else f"{runner.peak_memory // MEBIBYTE} MiB"
+    yield _milliseconds(runner.cpu_ms)
+    yield _milliseconds(runner.uptime_ms)
+
+
+def _current_jobs(runner: RunnerView, now: datetime) -> str:
+    """The job that has been running longest, for how long, and the number of others."""
+    if not runner.running:
+        return "-"
+    job_id, started_at = runner.running[0]
+    others = f" +{len(runner.running) - 1}" if runner.running[1:] else ""
+    return f"{job_id} ({format_duration(now - started_at)}){others}"
 
 
 def _ending(runner: RunnerView) -> str:
@@ -123,40 +141,34 @@ def _ending(runner: RunnerView) -> str:
 
 
 def audit_text(entries: Sequence[AuditView]) -> str:
-    if not entries:
-        return "No manual actions."
-    rows = [("when (UTC)", "who", "via", "what", "to", "jobs", "why")]
+    rows = [("time (UTC)", "user", "via", "action", "subject", "jobs", "reason")]
     for each in entries:
         when = f"{each.done_at:%Y-%m-%d %H:%M:%S}"
         subject, reason = one_line(each.subject, TEXT_WIDTH), one_line(each.reason or "", TEXT_WIDTH)
         rows.append((when, each.done_by, each.via, each.verb, subject, _or_dash(each.jobs), reason))
-    return table(rows)
-
-
-def counted_jobs(number: int) -> str:
-    """From a count that stops at MAX_MATCHING_COUNTED + 1."""
-    return f"{MAX_MATCHING_COUNTED:,}+ jobs" if number > MAX_MATCHING_COUNTED else plural(number, "job")
+    return table(rows) if rows[1:] else "No manual actions."
 
 
 def batches_text(listed: Sequence[ListedBatch]) -> str:
-    if not listed:
-        return "There are no batches. See docs/batches.md."
-    rows: list[tuple[str, ...]] = [("batch", "state", "left", "done", "dead", "cancelled", "since (UTC)")]
+    rows: list[tuple[str, ...]] = [("batch", "state", "left", "done", "dead", "cancelled", "created (UTC)")]
     for each in listed:
         more = "+" if each.is_capped else ""
         figures = (f"{number}{more}" for number in (each.left, each.done, each.dead, each.cancelled))
         rows.append((each.batch, each.state, *figures, f"{each.since:%Y-%m-%d %H:%M:%S}"))
-    return table(rows)
+    return table(rows) if rows[1:] else "No batches. See docs/batches.md."
 
 
 def limits_text(limits: Sequence[LimitView]) -> str:
-    if not limits:
-        return "No such limit is in use."
-    rows = [("key", "per", "used", "most", "opens at (UTC)")]
+    rows = [("key", "per", "used", "max", "opens at (UTC)")]
     for each in limits:
         opens_at = f"{each.opens_at:%Y-%m-%d %H:%M:%S}" if each.opens_at else ""
-        rows.append((each.key, each.span, str(each.used), str(each.most), opens_at))
-    return table(rows)
+        rows.append((each.key, each.per, str(each.used), str(each.most), opens_at))
+    return table(rows) if rows[1:] else "No matching limits."
+
+
+def paused_text(what: str, until: datetime | None) -> str:
+    end = f" until {until.isoformat(timespec='minutes')}" if until else ""
+    return f"Paused {what}{end}."
 
 
 def schedule_text(view: ScheduleView) -> str:
@@ -186,11 +198,7 @@ def _both_zones(entry: ScheduleEntry, at: datetime | None) -> str:
 
 # --- one job ----------------------------------------------------------------------------------------------
 
-SHOWN = (
-    "lane", "priority", "run_at", "attempts", "max_attempts", "crashes", "claims", "worker_id", "lease_until",
-    "unique_key", "group_key", "expires_at", "waiting_for", "cancel_reason", "slices", "created_at", "started_at",
-    "finished_at", "duration_ms", "trace_context", "parent_id", "payload", "progress", "checkpoint", "result",
-)  # fmt: skip
+SHOWN = [name for name in JobRow._fields if name not in ("id", "type", "status", "last_error")]
 
 
 def job_text(view: JobView, colour: bool) -> str:
@@ -200,17 +208,12 @@ def job_text(view: JobView, colour: bool) -> str:
     return "\n".join([*parts, "", *_columns(row), *_batch_and_chain(view), *_timeline(view), *_attempts(view)])
 
 
-def explained_text(row: JobRow, reasons: Sequence[Reason]) -> str:
-    return "\n".join([_headline(row), *(f"  {each.text}" for each in reasons)])
-
-
-def explained_facts(row: JobRow, reasons: Sequence[Reason]) -> dict[str, Any]:
-    listed = [{"why": each.name, "text": each.text} for each in reasons]
-    return {"id": row.id, "type": row.type, "lane": row.lane, "status": row.status, "reasons": listed}
+def explained_text(view: JobView) -> str:
+    return "\n".join([_headline(view.row), *(f"  {each.text}" for each in view.reasons)])
 
 
 def _headline(row: JobRow) -> str:
-    return f"Job {row.id} ({row.type}, lane {row.lane}) is {row.status}."
+    return f"Job {row.id} ({row.type}, lane {row.lane}) is {row.state}."
 
 
 def _columns(row: JobRow) -> Iterator[str]:
@@ -231,7 +234,7 @@ def _batch_and_chain(view: JobView) -> Iterator[str]:
     if view.batch:
         ended = "complete" if view.batch.completed_at else "open"
         counted = ", ".join(f"{number} {status}" for status, number in sorted(view.batch.by_status.items()))
-        yield plain(f"\nBatch {view.batch.batch} is {ended}: {view.batch.jobs} jobs ({counted}).")
+        yield plain(f"\nBatch {view.batch.batch} is {ended}: {view.batch.jobs.plural('job')} ({counted}).")
     if view.steps:
         yield plain(f"\nNext in its chain: {', '.join(view.steps)}.")
 
@@ -245,11 +248,13 @@ def _timeline(view: JobView) -> Iterator[str]:
 def _attempts(view: JobView) -> Iterator[str]:
     for each in view.attempts:
         took = "" if each.duration_ms is None else f" after {_milliseconds(each.duration_ms)}"
-        yield f"\nAttempt {each.attempt} {each.outcome}{took}, error {each.fingerprint or '-'}"
-        yield "  " + plain(each.error).replace("\n", "\n  ")
+        error = f", error {each.fingerprint}" if each.fingerprint else ""
+        yield f"\nAttempt {each.attempt} {each.outcome}{took}{error}"
+        if each.error:
+            yield "  " + plain(each.error).replace("\n", "\n  ")
 
 
-def _milliseconds(given: int | None) -> str:
+def _milliseconds(given: float | None) -> str:
     return "-" if given is None else format_duration(given / 1000, precise=True)
 
 

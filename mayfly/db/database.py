@@ -1,57 +1,52 @@
-"""One database: units of work in transactions, repeated after deadlocks and lost connections; its clock."""
+"""One database: transactions that are repeated after deadlocks and lost connections, and its clock."""
 
+import re
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import timedelta
-from enum import Enum, auto
 from math import inf
 from threading import local
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
+from mayfly import errors
 from mayfly.clock import MAX_SILENT_SKEW, Clock, clock_from, host_now, monotonic, pause_between
-from mayfly.db.connection import Connection
-from mayfly.db.dialects import ErrorKind, Unit, dialect_of_url, utc_from_driver
-from mayfly.db.errors import explain, first_line
-from mayfly.db.pool import ConnectionPool
-from mayfly.errors import CommitUnknown, DatabaseError, DatabaseFailed, DatabaseTooSlow, TransactionClosed
+from mayfly.db.connection import Connection, ConnectionPool
+from mayfly.db.dialects import Dialect, ErrorKind, Unit, dialect_of_url, utc_from_driver
 from mayfly.settings.values import mask_password
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection as Lent
+    from sqlalchemy import Connection as SqlConnection
 
 T = TypeVar("T")
 
-MAX_TRIES = 6  # deadlocks are rare and short: six in a row have another cause
+MAX_TRIES = 6  # deadlocks are rare: six in a row have another cause
 FIRST_PAUSE_SECONDS = 0.02
+ALARM_SECONDS = 0.25  # between two alarms after a deadline
 REPEATED = (ErrorKind.REPEAT, ErrorKind.TAKEN)
 
 
-class Stage(Enum):
-    """How far a unit of work has got."""
-
-    CONNECTING = auto()
-    WORKING = auto()
-    COMMITTING = auto()
-
-
 class Database:
-    """One database and at most `connections` sessions on it. Safe to use from threads; only closed across a fork."""
+    """One database with at most `connections` sessions. Thread-safe. Must be closed before a fork."""
 
-    def __init__(self, url: str, connections: int = 1) -> None:
+    def __init__(self, url: str, connections: int = 1, verify: Callable[[Connection], None] | None = None) -> None:
+        """`verify` is called with the first connection, before any work: it may refuse the database."""
         self.url = url
         self.name = mask_password(url)  # for logs and errors
         self.dialect = dialect_of_url(url)
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
-        self._pool = ConnectionPool(self._connect, connections)
+        self._pool = ConnectionPool(lambda: Connection(self.dialect.connect(url), self.dialect), connections)
+        self._verify = verify
         self._clock: Clock | None = None
         self._measured_at = 0.0  # monotonic
         self._ambient = local()
-        self.deadline = inf  # monotonic: no statement begins after it; see dispatcher.context
+        self.deadline = inf  # monotonic: no statement begins after it, see set_deadline
         self.is_working = False
 
     @property
     def clock(self) -> Clock:
-        """Measured once, on the first connection; a forked runner inherits its dispatcher's."""
+        """Measured once, on the first connection; a forked runner inherits the clock of its dispatcher."""
         if self._clock is None:
             self.connect()
         assert self._clock is not None
@@ -61,7 +56,7 @@ class Database:
         self._clock = clock
 
     def refresh_clock(self, max_age_seconds: float = 0.0) -> timedelta:
-        """Measure the clock again unless it was recently; by how much the database's own clock was set since."""
+        """Measure the clock again unless it was measured recently; returns by how much the database's was set."""
         if monotonic() - self._measured_at < max_age_seconds:
             return timedelta(0)
         before = self.clock
@@ -69,170 +64,197 @@ class Database:
         step = self.clock.now() - before.now()
         return step if abs(step) > MAX_SILENT_SKEW else timedelta(0)
 
-    def connect(self) -> None:
-        """Open a connection in advance, so that opening it does not prolong a lock."""
-        self.read(lambda _connection: None)
+    def set_deadline(self, at: float) -> None:
+        """Bound the statements of this process by its clock: a server that hangs sends nothing, not even an error.
 
-    def run(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
-        """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.
-
-        A COMMIT whose answer was lost may have happened, so `work` must be safe to repeat. If it is not
-        (`twice=False`), CommitUnknown is raised instead.
+        Only for a process whose single alarm nothing else uses: a dispatcher or a lease keeper. The alarm interrupts
+        a running statement and nothing else; later statements are refused. It is repeated, because a driver may catch
+        the first exception and wait for the server once more, as psycopg's executemany() does.
         """
-        return self._join_or_repeat(work, Unit.TRANSACTION, twice)
-
-    def once(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
-        """The same for a single statement: one round trip to a server instead of three."""
-        return self._join_or_repeat(work, Unit.STATEMENT, twice)
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Run queries only: takes no write lock, which on SQLite is the whole file."""
-        return self._join_or_repeat(work, Unit.READ)
-
-    def run_lent(self, work: "Callable[[Lent], T]", unit: Unit = Unit.TRANSACTION) -> T:
-        """`run`, or with Unit.READ `read`, for handlers: `work` is called with a SQLAlchemy connection."""
-        from mayfly.db.sqlalchemy import driver_errors, lend  # slow to import, and most handlers need no database
-
-        joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
-
-        def work_lent(connection: Connection) -> T:
-            with driver_errors():
-                if joined is not None:
-                    return work(joined[1])
-                with lend(connection, self.url, unit) as lent:
-                    return work(lent)
-
-        return self._join_or_repeat(work_lent, Unit.LENT)
+        if at != self.deadline:
+            self.deadline = at
+            signal.signal(signal.SIGALRM, self._on_alarm)
+            first = 0.0 if at == inf else max(0.001, at - monotonic())
+            signal.setitimer(signal.ITIMER_REAL, first, ALARM_SECONDS)
 
     @contextmanager
-    def transaction(self) -> "Iterator[Lent]":
-        """A transaction of the caller's own, for SQLAlchemy; `run` on the same thread joins it."""
-        from sqlalchemy.exc import DBAPIError  # slow to import, and most handlers use no transaction
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """An earlier deadline for the statements of this block; see set_deadline."""
+        before = self.deadline
+        self.set_deadline(min(before, monotonic() + seconds))
+        try:
+            yield
+        finally:
+            self.set_deadline(before)
 
-        connection, begun, lent = self._begin_lent()
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        if self.is_working and monotonic() >= self.deadline:
+            raise errors.DatabaseTooSlow(self.name)
+
+    def connect(self) -> None:
+        """Open a connection in advance, so that no lock is held while it is opened."""
+        self.read(lambda _connection: None)
+
+    def run(self, work: Callable[[Connection], T], *, repeatable: bool = True) -> T:
+        """Run `work` in a transaction and commit it; the whole transaction is repeated after a deadlock or the like.
+
+        If the reply to a COMMIT was lost it may have happened, so `work` must be idempotent. If it is not, pass
+        `repeatable=False`: then errors.CommitUnknown is raised instead.
+        """
+        return self._join_or_repeat(work, Unit.TRANSACTION, repeatable)
+
+    def once(self, work: Callable[[Connection], T], *, repeatable: bool = True) -> T:
+        """The same for a single statement: one round trip to a server instead of three."""
+        return self._join_or_repeat(work, Unit.STATEMENT, repeatable)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """The same for queries only: takes no write lock, which on SQLite would lock the whole file."""
+        return self._join_or_repeat(work, Unit.READ)
+
+    def run_sqlalchemy(self, work: "Callable[[SqlConnection], T]", unit: Unit = Unit.TRANSACTION) -> T:
+        """`run`, or with Unit.READ `read`, for handlers: `work` is called with a SQLAlchemy connection."""
+        joined: tuple[Connection, SqlConnection] | None = getattr(self._ambient, "joined", None)
+
+        def work_on_sqlalchemy(connection: Connection) -> T:
+            if joined is not None:
+                return work(joined[1])
+            with self._begin_on(connection, unit) as sql:
+                return work(sql)
+
+        return self._join_or_repeat(work_on_sqlalchemy, Unit.SQLALCHEMY)
+
+    @contextmanager
+    def transaction(self) -> "Iterator[SqlConnection]":
+        """A SQLAlchemy transaction; `run`, `once` and `read` on the same thread join it."""
+        connection, begun, sql = self._begin_sqlalchemy()
         try:
             with begun:
-                self._ambient.joined = connection, lent
+                self._ambient.joined = connection, sql
                 try:
-                    yield lent
+                    yield sql
                 finally:
                     self._ambient.joined = None
-        except (DBAPIError, self.dialect.errors) as error:
+        except BaseException as error:
             original = _driver_error(error)
             self._end(connection, original)
-            raise self._explain_known(original) or error from error
-        except BaseException as error:
-            self._end(connection, error)
-            raise
+            is_ours = isinstance(original, self.dialect.errors)
+            explained = explain(original, self.dialect, self.name) if is_ours else None
+            if explained is None:
+                raise
+            raise explained from error
         else:
             self._pool.put_back(connection)
 
-    def _begin_lent(self) -> "tuple[Connection, ExitStack, Lent]":
-        """A BEGIN that finds its connection closed is repeated once, on a new one; nothing was written yet."""
-        from sqlalchemy.exc import DBAPIError  # as above
-
-        from mayfly.db.sqlalchemy import lend
-
+    def _begin_sqlalchemy(self) -> "tuple[Connection, ExitStack, SqlConnection]":
+        """If the connection turns out to be closed, BEGIN is repeated once on a new one: nothing was written yet."""
         for is_last in (False, True):
             begun, connection = ExitStack(), None
             try:
                 connection = self._pool.take()
-                self._measure_once(connection)
-                return connection, begun, begun.enter_context(lend(connection, self.url))
-            except (DBAPIError, self.dialect.errors) as error:
+                self._open_once(connection)
+                return connection, begun, begun.enter_context(self._begin_on(connection))
+            except BaseException as error:
                 original = _driver_error(error)
                 was_cut = connection is not None and self._end(connection, original)
+                if not isinstance(original, self.dialect.errors):
+                    raise
                 if is_last or not was_cut:
                     raise self._explain(original) from error
-            except BaseException as error:
-                if connection is not None:
-                    self._end(connection, error)
-                raise
         raise AssertionError("unreachable")
+
+    def _begin_on(
+        self, connection: Connection, unit: Unit = Unit.TRANSACTION
+    ) -> "AbstractContextManager[SqlConnection]":
+        from mayfly.db.sqlalchemy import begin_transaction  # slow to import, and most handlers need no database
+
+        return begin_transaction(connection, self.url, unit)
 
     def close(self) -> None:
         """Close all connections: before a fork, and between cycles."""
         self._pool.close()
 
-    def _connect(self) -> Connection:
-        return Connection(self.dialect.connect(self.url), self.dialect)
-
-    def _join_or_repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool = True) -> T:
-        joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
+    def _join_or_repeat(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool = True) -> T:
+        joined: tuple[Connection, SqlConnection] | None = getattr(self._ambient, "joined", None)
         if joined is None:
-            return self._repeat_until_deadline(work, unit, twice)
-        connection, lent = joined
-        if not lent.in_transaction():
-            raise TransactionClosed  # what is written now would not be committed
-        with self._explaining():
+            return self._repeat_until_deadline(work, unit, repeatable)
+        connection, sql = joined
+        if not sql.in_transaction():
+            raise errors.TransactionClosed  # further writes would not be committed
+        try:
             return work(connection)
+        except Exception as error:
+            original = _driver_error(error)
+            if isinstance(original, self.dialect.errors):
+                raise self._explain(original) from error
+            raise
 
-    def _repeat_until_deadline(self, work: Callable[[Connection], T], unit: Unit, twice: bool) -> T:
+    def _repeat_until_deadline(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool) -> T:
         if monotonic() >= self.deadline:
-            raise DatabaseTooSlow(self.name)
+            raise errors.DatabaseTooSlow(self.name)
         self.is_working = True
         try:
-            return self._repeat(work, unit, twice)
-        except DatabaseTooSlow:
-            self._pool.reset()  # interrupted anywhere: a slot may be lost, a half-read answer may be pending
+            return self._repeat(work, unit, repeatable)
+        except errors.DatabaseTooSlow:
+            self._pool.reset()  # interrupted anywhere: a slot may be lost, a reply may be half read
             raise
         finally:
             self.is_working = False
 
-    def _repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool) -> T:
+    def _repeat(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool) -> T:
         tries = 0
         while True:
             tries += 1
-            stage, connection = Stage.CONNECTING, None
+            connection, is_committing = None, False
             try:
                 connection = self._pool.take()
-                stage = Stage.WORKING
-                self._measure_once(connection)
+                self._open_once(connection)
                 has_begun = self.dialect.begin(connection.raw, unit)
-                stage = Stage.WORKING if has_begun else Stage.COMMITTING
+                is_committing = not has_begun  # the server commits a single statement by itself
                 found = work(connection)
-                stage = Stage.COMMITTING
+                is_committing = True
                 if has_begun:
                     self.dialect.commit(connection.raw)
-            except self.dialect.errors as error:
-                was_cut = connection is not None and self._end(connection, error)
-                if stage is Stage.COMMITTING and was_cut and not twice:
-                    raise CommitUnknown(self.name, first_line(error)) from error
-                # Deadlocks and the like; and once, on a new connection, if the old one was closed.
-                may_repeat = self.dialect.error_kind(error) in REPEATED or (was_cut and tries == 1)
+            except BaseException as error:
+                original = _driver_error(error)
+                was_cut = connection is not None and self._end(connection, original)
+                if not isinstance(original, self.dialect.errors):
+                    raise
+                if monotonic() >= self.deadline:  # the driver has replaced the exception of the alarm by its own
+                    raise errors.DatabaseTooSlow(self.name) from error
+                if is_committing and was_cut and not repeatable:
+                    raise errors.CommitUnknown(self.name, first_line(original)) from error
+                # After deadlocks and the like; and once, on a new connection, if the old one was closed.
+                may_repeat = self.dialect.error_kind(original) in REPEATED or (was_cut and tries == 1)
                 if tries == MAX_TRIES or not may_repeat:
-                    raise self._explain(error) from error
+                    raise self._explain(original) from error
                 self.repeats += 1
                 pause_between(0, FIRST_PAUSE_SECONDS * 2**tries)
-            except BaseException as error:
-                if connection is not None:
-                    self._end(connection, error)
-                raise
             else:
                 self._pool.put_back(connection)
                 return found
 
     def _end(self, connection: Connection, error: BaseException) -> bool:
-        """Roll back what was not committed; True if the connection was no longer usable."""
-        if self._can_go_on(connection, error):
+        """Roll back; returns True if the connection was no longer usable."""
+        if self._is_usable_after(connection, error):
             with suppress(self.dialect.errors):
                 self.dialect.roll_back(connection.raw)
                 self._pool.put_back(connection)
                 return False
         self._pool.discard(connection)
-        self._pool.forget_idle()  # a restarted server, or one with an idle timeout, has closed them all
+        self._pool.forget_idle()  # a server that restarted, or has an idle timeout, has closed them all
         return True
 
-    def _can_go_on(self, connection: Connection, error: BaseException) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, DatabaseTooSlow):
-            # An interruption: a half-read answer may be pending, so that neither a ROLLBACK nor the next statement
-            # would get its own.
+    def _is_usable_after(self, connection: Connection, error: BaseException) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, errors.DatabaseTooSlow):
+            # An interruption: a reply may be half read, and a ROLLBACK would read its rest instead of its own reply.
             return False
         is_away = isinstance(error, self.dialect.errors) and self.dialect.error_kind(error) is ErrorKind.AWAY
         return not is_away and not self.dialect.is_cut(connection.raw)
 
-    def _measure_once(self, connection: Connection) -> None:
+    def _open_once(self, connection: Connection) -> None:
         if self._clock is None:
+            if self._verify is not None:
+                self._verify(connection)
             self._measure(connection)
 
     def _measure(self, connection: Connection) -> None:
@@ -241,20 +263,46 @@ class Database:
         self._clock = clock_from(database_now, asked_at, host_now())
         self._measured_at = monotonic()
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except self.dialect.errors as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: BaseException) -> DatabaseError:
-        return self._explain_known(error) or DatabaseFailed(self.name, first_line(error))
-
-    def _explain_known(self, error: BaseException) -> DatabaseError | None:
-        return explain(error, self.dialect, self.name, MAX_TRIES)
+    def _explain(self, error: BaseException) -> errors.DatabaseError:
+        known = explain(error, self.dialect, self.name)
+        return known or errors.DatabaseFailed(self.name, first_line(error))
 
 
 def _driver_error(error: BaseException) -> BaseException:
     """SQLAlchemy wraps the driver's errors."""
     return getattr(error, "orig", None) or error
+
+
+# --- errors of drivers as errors of Mayfly ----------------------------------------------------------------
+
+_EXPLAINED = {
+    ErrorKind.REPEAT: errors.DatabaseBusy,
+    ErrorKind.AWAY: errors.DatabaseAway,
+    ErrorKind.CROWDED: errors.DatabaseCrowded,
+    ErrorKind.REFUSED: errors.DatabaseRefused,
+    ErrorKind.UNOPENABLE: errors.DatabaseUnopenable,
+    ErrorKind.FULL: errors.DatabaseFull,
+}
+FIRST_TABLES = ("mayfly_jobs", "mayfly_version")  # read first: if one of them is missing, all tables are
+
+# The messages of PostgreSQL, MySQL and SQLite; the name of the database or schema may precede the table's.
+_NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
+
+
+def explain(error: BaseException, dialect: Dialect, where: str) -> errors.DatabaseError | None:
+    """None for an unknown error."""
+    kind = dialect.error_kind(error)
+    if kind is ErrorKind.NO_TABLE:
+        return _missing(first_line(error))
+    return _EXPLAINED[kind](where, first_line(error)) if kind in _EXPLAINED else None
+
+
+def _missing(reason: str) -> errors.DatabaseError:
+    found = _NO_TABLE.search(reason)
+    if found is None or found["name"] in FIRST_TABLES:
+        return errors.SchemaMissing()
+    return errors.TableMissing(found["name"])
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

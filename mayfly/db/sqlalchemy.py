@@ -1,79 +1,82 @@
-"""SQLAlchemy connections on the library's own connections: what job.read, job.write and job.transaction() give."""
+"""SQLAlchemy on top of our connections, for job.read, job.write and job.transaction(); and applications' connections.
 
-from collections.abc import Iterator
+Importing SQLAlchemy takes 200 ms, so this module is only imported where it is needed.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection as Lent
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection as SqlConnection
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.event import listen
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from mayfly.db.connection import Connection
-from mayfly.db.dialects import Dialect, Unit
+from mayfly.db.connection import NO_VALUES, Connection
+from mayfly.db.dialects import Dialect, Unit, Values
 
 
 @contextmanager
-def lend(connection: Connection, url: str, unit: Unit = Unit.TRANSACTION) -> Iterator[Lent]:
-    """Begin a transaction on it and commit it at the end."""
+def begin_transaction(connection: Connection, url: str, unit: Unit = Unit.TRANSACTION) -> Iterator[SqlConnection]:
+    """A SQLAlchemy connection on ours, in a transaction that is committed at the end of the block."""
     if connection.engine is None:
         connection.engine = _engine(connection, url)
     connection.dialect.begin(connection.raw, unit)
-    with connection.engine.begin() as lent:
+    with connection.engine.begin() as sql:
         try:
-            yield lent
+            yield sql
         except Exception:
             raise
         except BaseException as interruption:
-            # The driver may not have read the whole reply: without this, SQLAlchemy would send a ROLLBACK behind it.
-            lent.invalidate(interruption)
+            # The driver may not have read the whole reply: without this, SQLAlchemy would send a ROLLBACK now.
+            sql.invalidate(interruption)
             raise
 
 
-@contextmanager
-def driver_errors() -> Iterator[None]:
-    """Raise the driver's error instead of SQLAlchemy's wrapper: the former decides whether work is repeated."""
-    try:
-        yield
-    except DBAPIError as error:
-        raise error.orig or error from None
-
-
 def _engine(connection: Connection, url: str) -> Engine:
-    """An engine whose pool is this one connection. The library alone closes it, and begins its transactions."""
+    """An engine whose pool is this one connection. Only Mayfly closes it and begins its transactions."""
     engine = create_engine(
         url,
         creator=lambda: connection.raw,
         poolclass=StaticPool,
         pool_reset_on_return=None,
-        hide_parameters=True,  # an error's text goes to the log and to last_error: it must not quote payloads
+        hide_parameters=True,  # error texts appear in the log and in last_error: they must not contain payloads
     )
-    listen(engine, "before_cursor_execute", _TimesInUtc(connection.dialect), retval=True)
-    engine.connect().close()  # its own first queries, with a rollback: before our transaction begins
+
+    def bind_times(_sql: SqlConnection, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        return statement, _in_utc(parameters, connection.dialect)
+
+    listen(engine, "before_cursor_execute", bind_times, retval=True)
+    engine.connect().close()  # runs SQLAlchemy's initial queries, with a rollback, before our transaction begins
     return engine
 
 
-class _TimesInUtc:
-    """Bind an aware datetime such as `job.now` as the tables store it, where a statement gives it no column type.
+def _in_utc(value: Any, dialect: Dialect) -> Any:
+    """Bind an aware datetime such as `job.now` as the tables store it, for statements without column types.
 
-    sqlite3 and PyMySQL would drop the zone or store a text that cannot be compared with the others.
+    sqlite3 and PyMySQL would drop the zone, or store a text that does not compare with other times.
     """
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else dialect.bound(value)
+    if isinstance(value, dict):
+        return {name: _in_utc(each, dialect) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_in_utc(each, dialect) for each in value)
+    return value
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
 
-    def __call__(
-        self, _lent: Lent, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
-    ) -> tuple[str, Any]:
-        return statement, self._bound(parameters)
+class ForeignConnection:
+    """The methods of Connection that an insert needs, on a SQLAlchemy connection with any driver."""
 
-    def _bound(self, value: Any) -> Any:
-        if isinstance(value, datetime):
-            return value if value.tzinfo is None else self._dialect.bound(value)
-        if isinstance(value, dict):
-            return {name: self._bound(each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(self._bound, value))
-        return value
+    def __init__(self, given: Any, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._given = given
+
+    def execute(self, statement: str, values: Values = NO_VALUES) -> Any:
+        return self._given.execute(text(statement), self.dialect.all_bound(values))
+
+    def execute_rows(self, head: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]], rest: str) -> Any:
+        statement = f"{head}({', '.join(f':{name}' for name in columns)}){rest}"
+        named = (dict(zip(columns, row, strict=True)) for row in rows)
+        return self._given.execute(text(statement), [self.dialect.all_bound(row) for row in named])

@@ -1,1 +1,1 @@
-"""The processes that work on the jobs: cycles, runners, dispatchers, and the lock under which hosts plan."""
+"""The processes that run jobs: cycles, runners, dispatchers, and the lock under which hosts plan."""

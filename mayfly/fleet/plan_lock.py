@@ -1,6 +1,6 @@
 """The planning lock: one row with a lease. Hosts plan one after the other, and each plan gets a unique number.
 
-Every minute imports this, an idle one too.
+Idle cycles import this module, too.
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ RELEASE_PLAN_LOCK = (
 
 
 class PlanLockHolder(NamedTuple):
-    """The process that plans. Its own host can see that it died, and need not wait for the lease."""
+    """The process that plans. Its own host can detect its death without waiting for the lease."""
 
     host: Host
     process: Process
 
     def __str__(self) -> str:
-        """Fits the column: the beginning of the host's name is for people."""
+        """Fits the column. The host's name is cut: only people read it, the hash identifies the host."""
         return f"{self.host.name[:20]} {self._host_hash} {self.process.pid} {self.process.started}"
 
     def may_take_over(self, holder: str) -> bool:
@@ -52,7 +52,7 @@ class PlanLockHolder(NamedTuple):
 
     @property
     def _host_hash(self) -> str:
-        import hashlib  # here because it loads OpenSSL, and an idle cycle does without
+        import hashlib  # here because it loads OpenSSL, which an idle cycle does not need
 
         return hashlib.sha256(f"{self.host.name}\n{self.host.machine}".encode()).hexdigest()[:12]
 
@@ -64,8 +64,16 @@ def host_of(holder: str) -> str:
 
 @contextmanager
 def planning(database: Database, host_name: str) -> Iterator[int]:
-    """Hold the lock; the value is a number that no other cycle of any host ever gets (roughly milliseconds)."""
-    number = _wait_for_lock(database, PlanLockHolder(this_host(host_name), this_process()))
+    """Hold the lock. Yields a number that no other cycle of any host gets: roughly the time in milliseconds."""
+    holder = PlanLockHolder(this_host(host_name), this_process())
+    deadline = monotonic() + LOCK_TIMEOUT_SECONDS
+    while (number := database.run(lambda connection: _take(connection, holder, database.clock.now()))) is None:
+        if monotonic() > deadline:
+            raise PlanLockLost(
+                f"Another host has held the planning lock for {LOCK_TIMEOUT_SECONDS:.0f} s (see mayfly_locks). "
+                "This cycle is skipped; the next one tries again."
+            )
+        pause_between(POLL_SECONDS / 2, POLL_SECONDS * 1.5)
     try:
         yield number
     except BaseException:
@@ -96,21 +104,6 @@ def number_idle_cycle(connection: Connection, now: datetime) -> int | None:
     if number is not None:
         finish_planning(connection, number)
     return number
-
-
-def _wait_for_lock(database: Database, holder: PlanLockHolder) -> int:
-    deadline = monotonic() + LOCK_TIMEOUT_SECONDS
-    while True:
-        now = database.clock.now()
-        number = database.run(lambda connection, now=now: _take(connection, holder, now))  # type: ignore[misc]
-        if number is not None:
-            return number
-        if monotonic() > deadline:
-            raise PlanLockLost(
-                f"Another host has held the planning lock for {LOCK_TIMEOUT_SECONDS:.0f} s (see mayfly_locks). "
-                "This cycle is skipped; the next one tries again."
-            )
-        pause_between(POLL_SECONDS / 2, POLL_SECONDS * 1.5)
 
 
 def _take(connection: Connection, holder: PlanLockHolder, now: datetime) -> int | None:

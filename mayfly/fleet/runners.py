@@ -1,34 +1,52 @@
-"""The rows of runners: written with the plan, taken over by the runner, closed by the process that saw its end."""
+"""The rows of runners: inserted with the plan, taken over by the runner, closed by the process that sees its exit.
 
-from collections.abc import Sequence
+Between that, the dispatcher or a lease keeper writes into them what the runner does.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from mayfly import json_text
+from mayfly import json_text, log_messages
+from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.process.identity import Host, Process
+from mayfly.errors import MayflyError
+from mayfly.log import Log
+from mayfly.process import timing
+from mayfly.process.identity import Host, Process, process_usage
+from mayfly.process.status_page import StatusPage
 
-OUTSIDE = "http-"  # prefix of the worker_id of external workers: they have no rows here
-LOST = "lost"  # the ending of a runner whose exit no dispatcher saw
+EXTERNAL_PREFIX = "http-"  # prefix of the worker_id of external workers: they have no rows here
+LOST = "lost"  # the ending of a runner whose exit no dispatcher observed
 
 TAKE_OVER = (
     "UPDATE mayfly_runners SET pid = :pid, pid_started = :pid_started, heartbeat_at = :now"
     " WHERE worker_id = :worker_id"
 )
+# Not before the runner has taken over its row: without a heartbeat its pid is that of its planner.
+WRITE_FIGURES = (
+    "UPDATE mayfly_runners SET heartbeat_at = :now, running = :running, jobs_done = :jobs_done,"
+    " jobs_failed = :jobs_failed, average_ms = :average_ms, peak_memory = :peak_memory, cpu_ms = :cpu_ms,"
+    " uptime_ms = :uptime_ms WHERE worker_id = :worker_id AND heartbeat_at IS NOT NULL AND finished_at IS NULL"
+)
 RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_RUNNERS = (
-    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at"
+    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL"
     " FROM mayfly_runners WHERE finished_at IS NULL"
 )
 LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
-LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host"
+RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
+# Not by the name alone: in Kubernetes all pods have the same one, and each has its own memory and processors.
+LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
 ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Everything that a runner needs to know: its worker_id, its lane, its deadlines."""
+    """The parameters of one runner: its worker_id, its lane, its deadlines."""
 
     worker_id: str
     lane: str
@@ -38,7 +56,7 @@ class Assignment:
     lease_until: datetime
     is_long: bool = False  # it may outlive its dispatcher; a lease keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
-    begins_with: int | None = None  # its first job: one that was interrupted when a window ended
+    begins_with: int | None = None  # its first job: one that was interrupted at the end of a window
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""
@@ -63,16 +81,29 @@ class LiveRunner:
 
 @dataclass(frozen=True)
 class EndedRunner:
-    """How a runner ended, for its row."""
+    """How a runner ended, for its row. Of what is not known, the row keeps the last figures."""
 
     ending: str
     exit_code: int | None = None
     signal: int | None = None
-    jobs_done: int = 0
-    jobs_failed: int = 0
+    jobs_done: int | None = None
+    jobs_failed: int | None = None
     average_ms: float | None = None
     peak_memory: int | None = None
     cpu_ms: int | None = None
+    uptime_ms: int | None = None
+
+
+class JobStart(NamedTuple):
+    """A job that a runner was running when its figures were written."""
+
+    job_id: int
+    started_at: datetime
+
+
+class LaneActivity(NamedTuple):
+    runners: int = 0  # alive
+    jobs: int = 0  # that they run
 
 
 def add_planned(
@@ -107,20 +138,13 @@ def renew_heartbeat(connection: Connection, worker_id: str, now: datetime) -> No
 
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
-    """Runners without a recorded end; the caller finds out whether they are alive."""
+    """Runners without a recorded end; the caller checks whether they are alive."""
+    found = connection.execute(LIVE_RUNNERS).all()
     return [
         LiveRunner(
-            worker_id=worker_id,
-            cycle_id=cycle_id,
-            lane=lane,
-            host=Host(host, machine),
-            process=Process(pid, pid_started),
-            lease_until=utc_from_driver(lease_until),
-            has_started=heartbeat_at is not None,
+            worker_id, cycle_id, lane, Host(host, machine), Process(pid, started), utc_from_driver(lease), bool(beat)
         )
-        for worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at in (
-            connection.execute(LIVE_RUNNERS).all()
-        )
+        for worker_id, cycle_id, lane, host, machine, pid, started, lease, beat in found
     ]
 
 
@@ -128,22 +152,108 @@ def live_by_lane(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(LIVE_BY_LANE).all())
 
 
-def live_on_host(connection: Connection, host: str) -> int:
-    return int(connection.execute(LIVE_ON_HOST, {"host": host}).scalar())
+def live_on_host(connection: Connection, host: Host) -> int:
+    return int(connection.execute(LIVE_ON_HOST, host._asdict()).scalar())
 
 
 def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now: datetime) -> bool:
     """True if this call closed the row."""
-    values = {"finished_at": now, **asdict(ended)}
+    known = {name: value for name, value in asdict(ended).items() if value is not None}
+    values = {"finished_at": now, "running": None, **known}
     changes = connection.dialect.assignments(values)
     closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
     return connection.execute(closing, {**values, "worker_id": worker_id}).rowcount == 1
 
 
-def is_outside(worker_id: str) -> bool:
-    return worker_id.startswith(OUTSIDE)
+def is_external(worker_id: str) -> bool:
+    return worker_id.startswith(EXTERNAL_PREFIX)
 
 
-def was_lost(connection: Connection, worker_id: str) -> bool:
-    """Whether another host took it for dead."""
+def is_lost(connection: Connection, worker_id: str) -> bool:
+    """Whether another host has declared it dead."""
     return bool(connection.execute(ENDING, {"worker_id": worker_id}).scalar() == LOST)
+
+
+# --- figures of live runners ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ObservedRunner:
+    """A live runner of this host, for the process that writes its figures."""
+
+    worker_id: str
+    pid: int
+    page: StatusPage
+    started: float  # monotonic
+
+    def figures(self, now: datetime, at: float) -> dict[str, Any] | None:
+        """The values of its row; None if it has exited. `at` is the monotonic time of `now`."""
+        usage, status = process_usage(self.pid), self.page.read()
+        if usage is None:
+            return None
+        running = sorted(status.running, key=lambda job: job.started)
+        starts = {job.job_id: (now - timedelta(seconds=at - job.started)).isoformat() for job in running}
+        return {
+            "worker_id": self.worker_id,
+            "now": now,
+            "running": json_text.encode(starts),
+            "jobs_done": status.done,
+            "jobs_failed": status.failed,
+            "average_ms": status.average_ms,
+            "uptime_ms": round((at - self.started) * 1000),
+            **usage._asdict(),
+        }
+
+
+class FiguresWriter:
+    """Writes the figures of live runners every two seconds. If the database is slow or fails, they are skipped."""
+
+    def __init__(self, database: Database, log: Log) -> None:
+        self._database = database
+        self._log = log
+        self._is_failing = False
+        self.due_at = monotonic() + timing().figures_seconds
+
+    def write(self, runners: Iterable[ObservedRunner]) -> None:
+        """Consecutive failures are logged once."""
+        try:
+            with self._database.bounded(timing().figures_timeout_seconds):
+                self._write(runners)
+            self._is_failing = False
+        except MayflyError as error:
+            if not self._is_failing:
+                self._log.write(log_messages.figures_skipped(str(error)))
+            self._is_failing = True
+        self.due_at = monotonic() + timing().figures_seconds
+
+    def _write(self, runners: Iterable[ObservedRunner]) -> None:
+        now, at = self._database.clock.now(), monotonic()
+        rows = [figures for each in runners if (figures := each.figures(now, at)) is not None]
+        if rows:
+            self._database.run(lambda connection: connection.execute_many(WRITE_FIGURES, rows))
+
+
+def job_starts(running: str | None) -> tuple[JobStart, ...]:
+    """From the column `running`, the earliest start first."""
+    starts = json_text.decode(running) if running else {}
+    found = (JobStart(int(job_id), datetime.fromisoformat(at)) for job_id, at in starts.items())
+    return tuple(sorted(found, key=lambda each: each.started_at))
+
+
+def starts_by_runner(connection: Connection, worker_ids: Iterable[str]) -> dict[str, dict[int, datetime]]:
+    """The starts of the jobs that these runners run, by job; runners without figures are missing."""
+    values = {f"name_{number}": name for number, name in enumerate(sorted(set(worker_ids)))}
+    if not values:
+        return {}
+    named = ", ".join(f":{each}" for each in values)
+    found = connection.execute(f"SELECT worker_id, running FROM mayfly_runners WHERE worker_id IN ({named})", values)
+    return {worker_id: dict(job_starts(running)) for worker_id, running in found.all() if running}
+
+
+def activity_by_lane(connection: Connection) -> dict[str, LaneActivity]:
+    """Live runners of the whole fleet, and the jobs that they run according to their last figures."""
+    found: dict[str, LaneActivity] = {}
+    for lane, running in connection.execute(RUNNING_BY_LANE).all():
+        runners, jobs = found.get(lane, LaneActivity())
+        found[lane] = LaneActivity(runners + 1, jobs + len(job_starts(running)))
+    return found

@@ -1,1 +1,1 @@
-"""Limits: at most so many at a time, or so many in a window of time, for each key and in the whole fleet."""
+"""Limits: a maximum number of jobs at a time, or per window of time, for each key and in the whole fleet."""

@@ -1,4 +1,4 @@
-"""Declare limits: so many jobs at a time, or so many per window, for each key that a payload fills in."""
+"""Declare limits: a maximum number of jobs at a time, or per window, for each key built from a payload."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from mayfly.errors import BadDeclaration
-from mayfly.queue.failure import storable
+from mayfly.queue.outcome import storable
 from mayfly.schema.tables import KEY_LENGTH
 
-AT_ONCE = "at once"  # the span of a concurrency limit: it counts running jobs, not starts in a window
+AT_ONCE = "at once"  # the span of a concurrency limit, which counts running jobs instead of starts in a window
 SPANS = ("second", "minute", "hour", "day", "week", "month")
 MAX_LIMIT = 1_000_000_000  # fits the column everywhere
 
@@ -18,7 +18,7 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 class NoKey(ValueError):
-    """A limit's key cannot be made from a payload."""
+    """A limit's key cannot be built from a payload."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Limit:
             raise NoKey(f"its limit {self.template!r} needs the field {name!r}, which is missing")
         value = payload[name]
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            raise NoKey(f"its limit {self.template!r} needs a text or an integer in the field {name!r}")
+            raise NoKey(f"its limit {self.template!r} needs a string or an integer in the field {name!r}")
         return str(value)
 
     @cached_property
@@ -55,12 +55,12 @@ class Limit:
         return re.compile(".+".join(map(re.escape, literals)), re.DOTALL)
 
     def fits(self, key: str) -> bool:
-        """Whether a payload could give this key."""
+        """Whether a payload could produce this key."""
         return self._pattern.fullmatch(key) is not None and key_problem(key) is None
 
 
 class LimitKey(NamedTuple):
-    """A key with its limit: one unit of it is acquired."""
+    """A key with its limit; a job acquires one unit of it."""
 
     key: str
     limit: Limit
@@ -95,9 +95,9 @@ def rate(key: str, most: int, *, per: str, tz: str = "UTC") -> Limit:
 
 def _checked(called: str, limit: Limit) -> Limit:
     if type(limit.most) is not int or not 1 <= limit.most <= MAX_LIMIT:
-        raise BadDeclaration(called, "how many must be an integer of 1 or more")
+        raise BadDeclaration(called, "the maximum must be an integer of 1 or more")
     if not isinstance(limit.template, str):
-        raise BadDeclaration(called, "the key must be a text such as 'smtp:{account}'")
+        raise BadDeclaration(called, "the key must be a string such as 'smtp:{account}'")
     problem = key_problem(limit.template)
     if problem is not None:
         raise BadDeclaration(called, f"the key {problem}")
@@ -112,13 +112,13 @@ def _checked(called: str, limit: Limit) -> Limit:
 def key_problem(key: str) -> str | None:
     if not 1 <= len(key) <= KEY_LENGTH:
         return f"must have 1 to {KEY_LENGTH} characters, not {len(key)}"
-    return None if storable(key) == key else "has characters that no database holds"
+    return None if storable(key) == key else "contains NUL or an unpaired surrogate"
 
 
 def limit_request(limits: Iterable[Limit], payload: Mapping[str, Any]) -> LimitRequest:
-    """What a job with this payload must acquire. Limits with the same row count once, the strictest of them."""
+    """What a job with this payload must acquire. Of limits that share a row, only the strictest counts."""
     if not isinstance(payload, Mapping):
-        raise NoKey("it is no JSON object")
+        raise NoKey("it is not a JSON object")
     return strictest(LimitKey(each.key_for(payload), each) for each in limits)
 
 

@@ -1,28 +1,34 @@
-"""The rows of limits: mayfly_limits per key and span, locked to acquire; mayfly_slots per key and runner.
+"""The rows of limits: mayfly_limits per key and span, locked in order to acquire; mayfly_slots per key and runner.
 
-Lock order: rows of mayfly_limits in the order of their keys; no other lock is taken while they are held.
+Lock order: rows of mayfly_limits by key; no other lock is taken while they are held.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
-from mayfly.db.connection import Connection
-from mayfly.db.dialects import Dialect, utc_from_driver
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
+from mayfly.db.dialects import utc_from_driver
 from mayfly.limits.limit import LimitKey
 from mayfly.limits.windows import RateWindow
 
 LIMIT = ("limit_key", "span")
 COUNTED = (*LIMIT, "most", "used", "opens_at")
-SLOT = ("limit_key", "worker_id")
-HELD = (*SLOT, "held", "lease_until")
 
 # The window of a new key has ended already: a host with a slow clock would otherwise count into a window that another
 # host resets.
 WINDOW_GRACE = timedelta(minutes=1)
 
+HOLDERS = (
+    "SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until,"
+    " mayfly_runners.lease_until, mayfly_runners.finished_at"
+    " FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id"
+)
+RETURN_UNIT = (
+    "UPDATE mayfly_limits SET used = used - 1"
+    " WHERE limit_key = :limit_key AND span = :span AND opens_at = :opens_at AND used > 0"
+)
 FREE = "DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id"
 
 
@@ -33,19 +39,32 @@ class LimitHolder(NamedTuple):
     lease_until: datetime
 
 
+class WindowUnit(NamedTuple):
+    """A unit of a rate, and the window from which it was acquired."""
+
+    limit_key: str
+    span: str
+    opens_at: datetime | None
+
+
+def return_units(connection: Connection, units: Iterable[WindowUnit]) -> None:
+    """Changes nothing if the window is over: the row counts another one."""
+    for unit in sorted(units):
+        connection.execute(RETURN_UNIT, unit._asdict())
+
+
 def lock_windows(connection: Connection, keys: Sequence[str]) -> dict[tuple[str, str], RateWindow]:
     """In ascending order of the keys, so that two runners never deadlock."""
-    found = connection.execute(lock_statement(connection.dialect, len(keys)), _key_values(keys)).all()
+    values = numbered_parameters(keys)
+    statement = (
+        "SELECT limit_key, span, most, used, opens_at FROM mayfly_limits"
+        f" WHERE limit_key IN ({placeholders(values)}) ORDER BY limit_key, span{connection.dialect.row_lock}"
+    )
+    found = connection.execute(statement, values).all()
     return {
         (key, span): RateWindow(most, used, opens_at and utc_from_driver(opens_at))
         for key, span, most, used, opens_at in found
     }
-
-
-@cache
-def lock_statement(dialect: Dialect, keys: int) -> str:
-    which = f"limit_key IN ({_key_names(keys)}) ORDER BY limit_key, span"
-    return f"SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE {which}{dialect.row_lock}"
 
 
 def add_missing(connection: Connection, keys: Iterable[LimitKey], now: datetime) -> None:
@@ -69,55 +88,31 @@ def write_windows(
 
 
 def slots_of_others(connection: Connection, keys: Sequence[str], worker_id: str, now: datetime) -> Counter[str]:
-    """How many slots of each key live runners hold. Rows of dead runners are deleted."""
+    """The number of slots of each key that other live runners hold. Deletes rows of dead runners."""
     held: Counter[str] = Counter()
-    dead: list[dict[str, Any]] = []
-    found = connection.execute(holders_statement(len(keys)), _key_values(keys)).all()
+    values = numbered_parameters(keys)
+    found = connection.execute(f"{HOLDERS} WHERE mayfly_slots.limit_key IN ({placeholders(values)})", values).all()
     for key, holder, slots, own_lease, runner_lease, finished_at in found:
         if holder == worker_id:
             continue
         if is_held(own_lease, runner_lease, finished_at, now):
             held[key] += slots
         else:
-            dead.append({"limit_key": key, "worker_id": holder})
-    for each in dead:
-        connection.execute(FREE, each)
+            connection.execute(FREE, {"limit_key": key, "worker_id": holder})
     return held
 
 
-@cache
-def holders_statement(keys: int) -> str:
-    return f"{HOLDERS} WHERE mayfly_slots.limit_key IN ({_key_names(keys)})"
-
-
-HOLDERS = (
-    "SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until,"
-    " mayfly_runners.lease_until, mayfly_runners.finished_at"
-    " FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id"
-)
-
-
 def is_held(own_lease: Any, runner_lease: Any, finished_at: Any, now: datetime) -> bool:
-    """The runner's row decides, if there is one: it has the end of the runner and a renewed lease."""
+    """If the runner has a row, that decides: it has the runner's end and its renewed lease."""
     return finished_at is None and utc_from_driver(runner_lease or own_lease) > now
 
 
 def write_slots(connection: Connection, holder: LimitHolder, slots: Mapping[str, int]) -> None:
     """Absolute figures of one holder: writing them twice changes nothing."""
-    rows = [
-        {"limit_key": key, "worker_id": holder.worker_id, "held": held, "lease_until": holder.lease_until}
-        for key, held in sorted(slots.items())
-    ]
-    for row in rows:
-        if row["held"]:
-            connection.execute(connection.dialect.upsert("mayfly_slots", SLOT, HELD), row)
+    for key, held in sorted(slots.items()):
+        slot = {"limit_key": key, "worker_id": holder.worker_id}
+        row = {**slot, "held": held, "lease_until": holder.lease_until}
+        if held:
+            connection.execute(connection.dialect.upsert("mayfly_slots", slot, row), row)
         else:
-            connection.execute(FREE, {name: row[name] for name in SLOT})
-
-
-def _key_names(count: int) -> str:
-    return ", ".join(f":key_{number}" for number in range(count))
-
-
-def _key_values(keys: Sequence[str]) -> dict[str, str]:
-    return {f"key_{number}": key for number, key in enumerate(keys)}
+            connection.execute(FREE, slot)

@@ -1,4 +1,4 @@
-"""Decide what may be acquired: the end of rate windows, what is available, when to try again. Pure."""
+"""Decide whether a limit can be acquired: ends of rate windows, available units, when to try again. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def window_end(now: datetime, span: str, zone: str = "UTC") -> datetime:
-    """When the window that `now` lies in ends, and the next one opens.
+    """The end of the window that contains `now`, which is the start of the next one.
 
-    Seconds, minutes and hours are those of UTC; days, weeks and months begin at midnight in the zone, or, where the
-    clocks are put forward over midnight, at that moment.
+    Seconds, minutes and hours are those of UTC. Days, weeks and months begin at midnight in the zone; if daylight
+    saving skips midnight, at that moment.
     """
     if span in ALIGNED:
         return _EPOCH + ((now - _EPOCH) // ALIGNED[span] + 1) * ALIGNED[span]
@@ -28,7 +28,7 @@ def window_end(now: datetime, span: str, zone: str = "UTC") -> datetime:
     return next(
         begin
         for first in (_next_first(today, span), _next_first(_next_first(today, span), span))
-        for fold in (0, 1)  # a midnight that comes twice begins its day once
+        for fold in (0, 1)  # midnight may occur twice; the day begins at the first
         if (begin := datetime(first.year, first.month, first.day, fold=fold, tzinfo=there).astimezone(UTC)) > now
     )
 
@@ -47,15 +47,15 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-MIN_RETRY_SECONDS = 1.0  # a slot is released when a job ends, which is not known in advance
-JOBS_PER_STEP = 100  # jobs that wait for slots are due a hundred at a time, not all at once
+MIN_RETRY_SECONDS = 1.0  # it is not known when a slot will be released
+JOBS_PER_STEP = 100  # jobs that wait for slots become due a hundred at a time, not all at once
 STEP_SECONDS = 0.1
 MAX_RETRY_SECONDS = 600.0
-MAX_WAIT = timedelta(hours=1)  # jobs are spread over windows no further ahead: the limit may be raised
+MAX_WAIT = timedelta(hours=1)  # jobs are spread over the windows of one hour only: the limit may be raised
 
 
 class RateWindow(NamedTuple):
-    """A row of mayfly_limits; for a concurrency limit only `most` counts."""
+    """A row of mayfly_limits; for a concurrency limit only `most` is used."""
 
     most: int = 0
     used: int = 0
@@ -66,19 +66,19 @@ class Refusal(NamedTuple):
     """The exhausted key of a request."""
 
     limit_key: LimitKey
-    opens_at: datetime | None = None  # None: a slot, which is free when another job has ended
+    opens_at: datetime | None = None  # None for a slot: it is free when another job has ended
 
     def retry_at(self, now: datetime, position: int, jitter: float) -> datetime:
-        """When a job should try again that was snoozed as number `position` for this key.
+        """When the job that was snoozed as number `position` for this key should try again.
 
-        A million jobs that are all due in the same minute would all be snoozed again, minute after minute: so each
-        is due when a window has room for it, as far as the windows of the next hour can tell.
+        If a million jobs became due in the same minute, nearly all of them would be snoozed again, every minute. So
+        each becomes due in the window that has room for it, up to an hour ahead.
         """
         if self.opens_at is None:
             later = min(position // JOBS_PER_STEP * STEP_SECONDS, MAX_RETRY_SECONDS)
             return now + timedelta(seconds=MIN_RETRY_SECONDS + jitter + later)
         width = ALIGNED.get(self.limit_key.limit.span, MAX_WAIT)
-        windows = min(position // self.limit_key.limit.most, MAX_WAIT // width - 1)
+        windows = min(position // max(1, self.limit_key.limit.most), MAX_WAIT // width - 1)
         return self.opens_at + windows * width
 
     def reason(self, retry_at: datetime, now: datetime) -> str:
@@ -87,18 +87,15 @@ class Refusal(NamedTuple):
         if self.opens_at is None:
             rest = f": {limit.most} of {limit.most} in use"
         else:
-            rest = f" opens at {retry_at:{_time_format(retry_at, now)}} UTC"
+            day = "" if retry_at.date() == now.date() else "%Y-%m-%d "
+            time = "%H:%M:%S" if retry_at.second else "%H:%M"
+            rest = f" opens at {retry_at:{day}{time}} UTC"
         return f"limit {key[: KEY_LENGTH - len(rest) - len('limit ')]}{rest}"
-
-
-def _time_format(at: datetime, now: datetime) -> str:
-    day = "" if at.date() == now.date() else "%Y-%m-%d "
-    return f"{day}%H:%M:%S" if at.second else f"{day}%H:%M"
 
 
 @dataclass
 class Availability:
-    """What is left of each key: read under its lock, changed by what is acquired, then written back."""
+    """The units in use of each key: read under its lock, changed by `decide`, then written back."""
 
     windows: dict[tuple[str, str], RateWindow] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)  # slots of other runners
@@ -107,20 +104,18 @@ class Availability:
     def decide(
         self, requests: Sequence[LimitRequest], now: datetime, sequential: bool = False
     ) -> list[Refusal | None]:
-        """For each request its refusal, or None if all of it is acquired.
+        """For each request its refusal, or None if all of its keys were acquired.
 
-        Of jobs that run one after the other (`sequential`) only one at a time uses a slot: one is enough for all.
+        Jobs that run one after the other (`sequential`) share one slot.
         """
         shared: set[str] | None = set() if sequential else None
-        return [self._decide(request, now, shared) for request in requests]
-
-    def _decide(self, request: LimitRequest, now: datetime, shared: set[str] | None) -> Refusal | None:
-        refusals = [each for key in request if (each := self._refusal(key, now, shared)) is not None]
-        if refusals:
-            return max(refusals, key=lambda each: each.opens_at or now)
-        for key in request:
-            self._acquire(key, shared)
-        return None
+        decided = []
+        for request in requests:
+            refusals = [each for key in request if (each := self._refusal(key, now, shared)) is not None]
+            for key in request if not refusals else ():
+                self._acquire(key, shared)
+            decided.append(max(refusals, key=lambda each: each.opens_at or now, default=None))
+        return decided
 
     def _refusal(self, limit_key: LimitKey, now: datetime, shared: set[str] | None) -> Refusal | None:
         key, limit = limit_key

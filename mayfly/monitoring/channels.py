@@ -1,6 +1,6 @@
-"""Where alerts and heartbeats are sent: webhook, mail, and the heartbeat URL.
+"""Send alerts and heartbeats: webhook, mail, and the heartbeat URL.
 
-One attempt each, with a timeout; a failure raises Undelivered. A new alert channel is a function in CHANNELS and its
+One attempt each, with a timeout; a failure raises Undelivered. A new alert channel is an entry of CHANNELS and its
 settings.
 """
 
@@ -21,8 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mayfly import json_text
 from mayfly.errors import Undelivered
-from mayfly.process import exits
-from mayfly.process.timing import timing
+from mayfly.process import exits, timing
 from mayfly.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ USER_AGENT = "mayfly"
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Raises Undelivered unless the status is 2xx. Follows no redirect. The URL is a secret: no error has it."""
+    """Raises Undelivered unless the status is 2xx. Follows no redirects. Errors never contain the URL, a secret."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timing().request_seconds)
@@ -48,7 +47,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         raise Undelivered(f"{parts.hostname} answered {status}")
 
 
-MAX_BODY_BYTES = 10_000  # healthchecks.io cuts off the rest
+MAX_BODY_BYTES = 10_000  # healthchecks.io truncates longer bodies
 STARTED = "start"
 
 
@@ -57,19 +56,19 @@ def send_start(url: str) -> None:
 
 
 def send_end(url: str, exit_code: int, text: str) -> None:
-    """The URL itself means success; a failure is reported below it by its exit code."""
+    """A success is posted to the URL itself, a failure to the URL with the exit code appended."""
     where = url if exit_code == exits.SUCCESS else _below(url, str(exit_code))
     post(where, text.encode()[:MAX_BODY_BYTES], {"Content-Type": "text/plain; charset=utf-8"})
 
 
 def _below(url: str, name: str) -> str:
-    """The URL with a further path segment; its query stays at the end."""
+    """The URL with another path segment; the query stays at the end."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 
 def by_webhook(settings: Settings, alerts: "Sequence[Alert]", now: datetime) -> "Iterator[Alert]":
-    """One message per alert. After the first failure the others are not tried: they would wait as long."""
+    """One message per alert. The first failure ends it: the others would probably time out too."""
     url, secret = settings.alert_webhook_url, settings.alert_webhook_secret
     if url is None or secret is None:
         return
@@ -108,7 +107,6 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def by_mail(settings: Settings, alerts: "Sequence[Alert]", now: datetime) -> "Iterator[Alert]":
-    """All alerts in one mail."""
     if not settings.alert_mail_to:
         return
     sender = settings.alert_mail_from or default_sender(settings.host_name)
@@ -117,21 +115,9 @@ def by_mail(settings: Settings, alerts: "Sequence[Alert]", now: datetime) -> "It
     yield from alerts
 
 
-def webhook_receiver(settings: Settings) -> str | None:
-    url = settings.alert_webhook_url
-    return None if url is None else host_of(url.get_secret_value())
-
-
-def mail_receiver(settings: Settings) -> str | None:
-    return f"to {', '.join(settings.alert_mail_to)}" if settings.alert_mail_to else None
-
-
 class Channel(NamedTuple):
     send: "Callable[[Settings, Sequence[Alert], datetime], Iterator[Alert]]"  # yields those that were delivered
-    receiver: Callable[[Settings], str | None]  # for `mayfly doctor`; None if it is not configured
-
-
-CHANNELS = {"webhook": Channel(by_webhook, webhook_receiver), "mail": Channel(by_mail, mail_receiver)}
+    receiver: Callable[[Settings], object]  # for `mayfly doctor`; falsy if not configured
 
 
 def host_of(url: str) -> str:
@@ -139,6 +125,14 @@ def host_of(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"at {host}" + (" (not encrypted)" if parts.scheme == "http" else "")
+
+
+CHANNELS = {
+    "webhook": Channel(
+        by_webhook, lambda given: given.alert_webhook_url and host_of(given.alert_webhook_url.get_secret_value())
+    ),
+    "mail": Channel(by_mail, lambda given: given.alert_mail_to and f"to {', '.join(given.alert_mail_to)}"),
+}
 
 
 def send_mail(url: str, message: EmailMessage) -> None:
@@ -149,7 +143,7 @@ def send_mail(url: str, message: EmailMessage) -> None:
         with closing(_connect(parts.scheme, host, port)) as server:
             if parts.username is not None:
                 if not (host in LOOPBACK or isinstance(server.sock, ssl.SSLSocket)):
-                    raise Undelivered(f"{host} offers no encryption: the password was not sent")
+                    raise Undelivered(f"{host} does not support encryption: the password was not sent")
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(message)
             server.quit()
@@ -176,26 +170,21 @@ def mail_message(
     alerts: "Sequence[Alert]", sender: str, receivers: Sequence[str], host: str, now: datetime
 ) -> EmailMessage:
     message = EmailMessage()
-    message["Subject"] = _printable(_subject(alerts))
+    first, more = alerts[0], f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+    message["Subject"] = _printable(f"[mayfly] {_word(first)}: {first.kind}: {first.subject}{more}")
     message["From"], message["To"] = sender, ", ".join(receivers)
     message["Date"] = format_datetime(now)
-    message["Message-ID"] = f"<{alerts[0].message_id}@mayfly.invalid>"
+    message["Message-ID"] = f"<{first.message_id}@mayfly.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     lines = [f"{_word(each)}: {each.kind}: {_printable(each.detail)}" for each in alerts]
-    message.set_content("\n\n".join([*lines, f"Sent by Mayfly on {host}, at most once an hour for each of these."]))
+    message.set_content("\n\n".join([*lines, f"Sent by Mayfly on {host}, at most once per hour for each alert."]))
     return message
 
 
-def _subject(alerts: "Sequence[Alert]") -> str:
-    first = alerts[0]
-    more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-    return f"[mayfly] {_word(first)}: {first.kind}: {first.subject}{more}"
-
-
 def _word(alert: "Alert") -> str:
-    return "ALERT" if alert.is_firing else "over"
+    return "ALERT" if alert.is_firing else "RECOVERED"
 
 
 def _printable(text: str) -> str:
-    """On one line: text from a row must not become a mail header."""
+    """On one line: text of a job must not become a mail header."""
     return "".join(each if each.isprintable() else " " for each in text)

@@ -1,8 +1,8 @@
-"""Hooks of an application: functions that HOOKS_BEFORE, HOOKS_AFTER and HOOKS_ON_DEAD name.
+"""Hooks of an application: the functions of HOOKS_BEFORE, HOOKS_AFTER and HOOKS_ON_DEAD.
 
-The first two are called by the runner. A hook on death is called by a job of its own: a runner that dies over a job
-cannot call anything, and the dispatcher that settles the job never imports an application's code. The job is written
-before the death is, so neither can lose it.
+The first two are called by the runner. An on_dead hook is called by a separate job: a runner that has crashed cannot
+call it, and the dispatcher, which settles the job then, never imports an application's code. That job is enqueued
+before the dead job is settled, so a crash between the two does not lose it.
 """
 
 import importlib
@@ -26,7 +26,7 @@ from mayfly.settings import Settings
 
 BEFORE, AFTER, ON_DEAD = "HOOKS_BEFORE", "HOOKS_AFTER", "HOOKS_ON_DEAD"
 HOOK_ARGUMENTS = {BEFORE: ("job",), AFTER: ("job", "outcome"), ON_DEAD: ("job", "outcome")}
-MAX_ATTEMPTS = 20  # of a hook on death: about nine hours with the default backoff
+MAX_ATTEMPTS = 20  # of an on_dead job: about nine hours with the default backoff
 UNSETTLED_RETRY_SECONDS = 2.0
 
 DEAD_JOB = f"SELECT status, last_error, {JOB_COLUMNS} FROM mayfly_jobs WHERE id = :id"
@@ -40,14 +40,10 @@ class Hook:
     function: Callable[..., Any]
 
 
-def hooks_named_in(settings: Settings, variable: str) -> tuple[str, ...]:
-    return {BEFORE: settings.hooks_before, AFTER: settings.hooks_after, ON_DEAD: settings.hooks_on_dead}[variable]
-
-
 def find_hooks(settings: Settings, *variables: str) -> Iterator[tuple[str, Hook | HookUnusable]]:
     """All hooks of these settings. Load the handlers first: that makes MAYFLY_HOME importable."""
     for variable in variables:
-        for name in hooks_named_in(settings, variable):
+        for name in getattr(settings, variable.lower()):
             try:
                 yield variable, find_hook(variable, name)
             except HookUnusable as error:
@@ -59,7 +55,7 @@ def find_hook(variable: str, name: str) -> Hook:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # foreign code, as handlers are
+    except (Exception, SystemExit) as error:  # application code
         reason = f"{module_name} cannot be imported: {type(error).__name__}: {error}"
         raise HookUnusable(variable, name, reason) from error
     function = getattr(module, function_name, None)
@@ -68,7 +64,7 @@ def find_hook(variable: str, name: str) -> Hook:
         hint = f" (did you mean {similar!r}?)" if similar else ""
         raise HookUnusable(variable, name, f"{module_name} has no function {function_name!r}{hint}")
     if inspect.iscoroutinefunction(function):
-        raise HookUnusable(variable, name, "it is an `async def`, and hooks are plain functions")
+        raise HookUnusable(variable, name, "it is an `async def`; hooks must be plain functions")
     if not _accepts(function, HOOK_ARGUMENTS[variable]):
         raise HookUnusable(variable, name, f"it must take ({', '.join(HOOK_ARGUMENTS[variable])})")
     return Hook(name, function)
@@ -84,14 +80,14 @@ def _accepts(function: Callable[..., Any], arguments: tuple[str, ...]) -> bool:
     return True
 
 
-# --- on death -----------------------------------------------------------------------------------------------
+# --- on_dead ------------------------------------------------------------------------------------------------
 
 
 def announcer(settings: Settings, database: Database) -> Announce:
-    """A function to call before a death is written: it enqueues one job per hook of HOOKS_ON_DEAD."""
+    """A function to call before a job is settled as dead: it enqueues one job per hook of HOOKS_ON_DEAD."""
 
     def announce(job: Job) -> None:
-        if job.type == ON_DEAD_TYPE:  # a hook that always fails would announce itself forever
+        if job.type == ON_DEAD_TYPE:  # a hook that always fails would enqueue itself forever
             return
         notices = [_on_dead_job(job, hook, database) for hook in settings.hooks_on_dead]
         database.run(lambda connection: [insert_job(connection, each) for each in notices])
@@ -100,7 +96,7 @@ def announcer(settings: Settings, database: Database) -> Announce:
 
 
 def announcing(judge: Judge, announce: Announce) -> Judge:
-    """The same judge, which announces each death that it decides."""
+    """The same judge, but it announces each job that it judges dead."""
 
     def judge_and_announce(job: Job, held: int) -> tuple[Outcome, int | None]:
         outcome, duration_ms = judge(job, held)
@@ -112,7 +108,7 @@ def announcing(judge: Judge, announce: Announce) -> Judge:
 
 
 def _on_dead_job(job: Job, hook: str, database: Database) -> NewJob:
-    """Unique while it waits: announcing the same death again, after a lost lease or a crash, adds nothing."""
+    """With a unique key: announcing the same job again, after a lost lease or a crash, adds nothing."""
     key = f"{ON_DEAD_TYPE}:{job.id}:"
     return NewJob(
         type=ON_DEAD_TYPE,
@@ -132,7 +128,7 @@ def on_dead_handler(settings: Settings) -> Handler:
 
         name = job.payload.get("hook")
         if name not in settings.hooks_on_dead:
-            raise Cancel(f"{ON_DEAD} of this host does not name {name!r}: only hooks named there are called")
+            raise Cancel(f"{name!r} is not in {ON_DEAD} of this host: only those hooks are called")
         found = read_dead(current_app().database, job.payload.get("job"))
         if found is not None:
             find_hook(ON_DEAD, name).function(*found)
@@ -148,5 +144,5 @@ def read_dead(database: Database, job_id: object) -> tuple[Job, Outcome] | None:
         return None
     status, error, *rest = row
     if status == PROCESSING:
-        raise Snooze(after=UNSETTLED_RETRY_SECONDS)  # announced, and not written yet
+        raise Snooze(after=UNSETTLED_RETRY_SECONDS)  # announced, but not settled yet
     return (job_from_row(rest), Outcome(OutcomeKind.DEAD, error=error)) if status == DEAD else None

@@ -2,23 +2,16 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
-    Status,
-    StatusCode,
-    TraceFlags,
-    set_span_in_context,
-)
+from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags, set_span_in_context
 
 from mayfly.errors import Undelivered
 from mayfly.settings import Settings
@@ -40,7 +33,7 @@ def exporter_for(settings: Settings) -> OTLPSpanExporter:
 
 
 def cycle_context(settings: Settings, cycle_id: int) -> SpanContext:
-    """Derived from host and cycle, so that runners can refer to the span before it is written."""
+    """Derived from host and cycle, so that runners can refer to the span before it is exported."""
     digest = hashlib.sha256(f"{settings.host_name} {cycle_id}".encode()).digest()
     trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
     return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -53,11 +46,9 @@ def within(context: SpanContext) -> Context:
 def export_cycle(
     settings: Settings, cycle_id: int, ended_at: datetime, seconds: float, facts: Mapping[str, str | int]
 ) -> None:
-    """After the cycle has ended. Raises Undelivered if the collector did not accept it."""
+    """Called at the end of the cycle. Raises Undelivered if the collector does not accept the span."""
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # cron would mail its output every minute
     provider = provider_for(settings, _FixedIds(cycle_context(settings, cycle_id)))
-    exporter = _ResultExporter(exporter_for(settings))
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
     end = int(ended_at.timestamp() * NANOSECONDS)
     attributes = {f"mayfly.{name}": value for name, value in facts.items()}
     tracer = provider.get_tracer("mayfly")
@@ -65,22 +56,9 @@ def export_cycle(
     if facts.get("exit_code"):
         span.set_status(Status(StatusCode.ERROR, f"exit code {facts['exit_code']}"))
     span.end(end)
-    provider.shutdown()
-    if not exporter.was_accepted:
+    assert isinstance(span, ReadableSpan)  # it is sampled
+    if exporter_for(settings).export([span]) is not SpanExportResult.SUCCESS:
         raise Undelivered("the collector at OTLP_ENDPOINT did not accept the cycle's span")
-
-
-class _ResultExporter(SpanExporter):
-    """Keeps the result of the export, which the SDK drops."""
-
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-        self.was_accepted = True
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._exporter.export(spans)
-        self.was_accepted = result is SpanExportResult.SUCCESS
-        return result
 
 
 class _FixedIds(IdGenerator):

@@ -8,14 +8,14 @@ from mayfly.errors import MayflyError, UsageError
 if TYPE_CHECKING:
     import click
 
-SUCCESS = 0  # nothing to do, or all of it done; a failed job does not change the exit code
+SUCCESS = 0  # nothing to do, or everything done; a failed job does not change the exit code
 ERROR = 1  # the database, a handler module, or a process that crashed
 TIMEOUT = 2  # a guard interrupted a job
-USAGE = 64  # wrong options or settings (EX_USAGE; click's own 2 would look like a timeout)
+USAGE = 64  # wrong options or settings (EX_USAGE; click's own 2 is TIMEOUT here)
 
 
 def report_error(error: MayflyError) -> int:
-    """Print the sentence of an error instead of a traceback; the exit code that belongs to it."""
+    """Print the text of an error without a traceback; returns the exit code."""
     print_error(str(error))
     return USAGE if isinstance(error, UsageError) else ERROR
 
@@ -26,8 +26,8 @@ def print_error(text: str) -> None:
 
 
 def run_command(command: "click.Command", program: str, context: object = None) -> None:
-    """Run a click command, which may ask for `context` as click's obj; its return value is the exit code."""
-    import click  # here: a dispatcher without options, the most frequent process, does without it
+    """Run a click command with `context` as click's obj; its return value is the exit code."""
+    import click  # here: a dispatcher without options, the most frequent process, does not need it
 
     try:
         code = command.main(prog_name=program, standalone_mode=False, obj=context)

@@ -1,4 +1,4 @@
-"""Child processes: fork, their signals and process groups, what they print, and what they leave running."""
+"""Child processes: fork, signals, process groups, output, and orphans that they leave running."""
 
 import ctypes
 import os
@@ -15,10 +15,13 @@ from mayfly.process import exits
 # To a dispatcher: the next one has started and wants the host lock.
 # To a runner: claim nothing more, and finish the running jobs.
 HANDOVER = signal.SIGUSR1
+# To a runner that is running a job: drop the jobs that have not started. Without a handler it would end the process.
+RECLAIM = signal.SIGRTMIN + 2
 STOPS = (signal.SIGTERM, signal.SIGINT, HANDOVER)
 
 MAX_OUTPUT_BYTES = 64 << 10
 _CHUNK_BYTES = 64 << 10
+_END_BYTES = 16 << 10
 _MAX_CHUNKS_PER_READ = 16  # more than a pipe holds; a child that never stops printing must not block the dispatcher
 
 _PR_SET_PDEATHSIG = 1
@@ -28,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def fork_into(main: Callable[[], int]) -> int:
-    """The child's pid. The child runs `main`, exits with its result and never returns into the caller's stack."""
+    """Returns the child's pid. The child runs `main` and exits with its result; it never returns from here."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -47,14 +50,14 @@ def fork_into(main: Callable[[], int]) -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """A runner whose dispatcher was killed is killed too: no other process would end it in time."""
+    """When the parent dies, the kernel kills this process: otherwise nothing would end a runner in time."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent died before the call
         os._exit(exits.ERROR)
 
 
 def adopt_orphans() -> None:
-    """Become the subreaper: what a runner leaves running becomes a child of this process, which can end it."""
+    """Become a subreaper: orphans of a runner become children of this process, which can kill them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -66,15 +69,13 @@ def end_strays(spare: Collection[int] = ()) -> None:
             with suppress(psutil.NoSuchProcess):
                 strays += [each, *each.children(recursive=True)]
     for stray in strays:
-        try:
+        with suppress(psutil.NoSuchProcess):
             stray.kill()
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(strays, timeout=1)
 
 
 def forget_signals() -> None:
-    """In a forked child: reset the parent's signal handlers."""
+    """Reset the parent's signal handlers in a forked child."""
     signal.set_wakeup_fd(-1)
     for each in STOPS:
         signal.signal(each, signal.SIG_DFL)
@@ -92,23 +93,19 @@ def stop_signals_held() -> Iterator[None]:
 
 
 def own_group(pid: int) -> None:
-    """Called by parent and child: the first of them that needs the group finds it."""
-    try:
+    """Called by parent and child, so that the group exists whichever of them needs it first."""
+    with suppress(PermissionError, ProcessLookupError):
         os.setpgid(pid, pid)
-    except (PermissionError, ProcessLookupError):
-        return
 
 
 def kill_group(pid: int, number: signal.Signals) -> None:
-    """Signal a child and all that it started. Its pid is not reused before the child has been waited for."""
-    try:
+    """Signal a child and its descendants. Its pid is not reused before the child has been waited for."""
+    with suppress(ProcessLookupError):
         os.killpg(pid, number)
-    except ProcessLookupError:
-        return
 
 
 class ChildOutput:
-    """The reading end of a child's stdout and stderr: kept up to a bound, the rest counted and dropped."""
+    """The read end of a child's stdout and stderr: kept up to a bound, the rest is counted and dropped."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -116,9 +113,10 @@ class ChildOutput:
         self.dropped = 0
         self._room = MAX_OUTPUT_BYTES
         self._partial = b""
+        self._end = b""  # of everything, also of what was dropped
 
     def refill(self) -> None:
-        """Allow the full bound again from here on."""
+        """Reset the bound."""
         self._room = MAX_OUTPUT_BYTES
 
     def lines(self) -> tuple[list[str], bool]:
@@ -133,6 +131,7 @@ class ChildOutput:
             if not chunk:
                 is_open = False
                 break
+            self._end = (self._end + chunk)[-_END_BYTES:]
             kept += chunk[: self._room]
             self.dropped += max(0, len(chunk) - self._room)
             self._room = max(0, self._room - len(chunk))
@@ -140,6 +139,11 @@ class ChildOutput:
         if not is_open:
             whole, self._partial = whole + newline + self._partial, b""
         return whole.decode(errors="replace").splitlines(), is_open
+
+    @property
+    def end(self) -> str:
+        """The last kilobytes: a traceback that the process printed before it ended."""
+        return self._end.decode(errors="replace")
 
     def close(self) -> None:
         os.close(self.descriptor)

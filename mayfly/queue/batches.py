@@ -1,7 +1,7 @@
 """Batches: the jobs of one group, and a callback that is enqueued when the last of them has ended.
 
-There is no counter: a batch is complete when its group has no live job, and every process checks that after it has
-settled a job of the group and committed. Of two that settle the last two jobs at once, at least one sees it.
+There is no counter: a batch is complete when its group has no live job. Every process checks this after it has
+committed the outcome of a job of the group. If two settle the last two jobs concurrently, at least one notices.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,11 @@ from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.queue.count import IS_SEALED, KnownLiveJobs, finished_batches, without_live_jobs
 from mayfly.queue.insert import FutureJob, insert_job
-from mayfly.schema.tables import CANCELLED, DEAD, DONE
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, SCHEDULED
 
 KEYS_PER_STATEMENT = 500
-LONG_FILLING = timedelta(hours=1)  # a process that fills a batch for longer has probably died
+NOT_BATCHES = ("chain:", SCHEDULED)  # prefixes of groups
+MAX_FILLING = timedelta(hours=1)  # a process that adds jobs for longer has probably died
 COLUMNS = ("batch_key", "on_complete", "created_at", "sealed_at")
 
 UNSEALED = "sealed_at IS NULL AND completed_at IS NULL"
@@ -69,7 +70,7 @@ def is_open(connection: Connection, key: str) -> bool:
 
 
 def open_batch(connection: Connection, new: NewBatch, sealed: bool = False) -> bool:
-    """False if the name is taken, except by ourselves in a transaction whose COMMIT was not answered."""
+    """False if the name is taken. True if a first try has inserted the row and the reply to its COMMIT was lost."""
     row = dict(zip(COLUMNS, (*new, new.created_at if sealed else None), strict=True))
     statement = connection.dialect.insert_missing("mayfly_batches", COLUMNS[:1], COLUMNS)
     if connection.execute(statement, row).rowcount:
@@ -78,7 +79,7 @@ def open_batch(connection: Connection, new: NewBatch, sealed: bool = False) -> b
 
 
 def seal_batch(database: Database, key: str) -> bool:
-    """Seal, and complete if all of its jobs have ended or there is none. False if it is not being filled."""
+    """Seal the batch, and complete it if it has no live job. False if it was already sealed or completed."""
     now = database.clock.now()
     is_sealed = database.run(lambda connection: seal(connection, key, now))
     if is_sealed:
@@ -87,20 +88,20 @@ def seal_batch(database: Database, key: str) -> bool:
 
 
 def seal(connection: Connection, key: str, now: datetime) -> bool:
-    """From now on only its own jobs add to it. False if another process has sealed or abandoned it."""
+    """From now on only jobs of the batch can add jobs. False if another process has sealed or abandoned it."""
     if connection.execute(SEAL, {"key": key, "now": now}).rowcount:
         return True
-    # Sealed by ourselves, if a first COMMIT was not answered.
+    # True if a first try sealed it and the reply to its COMMIT was lost.
     return connection.execute(SELECT_SEALED_NOW, {"key": key, "now": now}).first() is not None
 
 
 def abandon(connection: Connection, key: str, now: datetime) -> None:
-    """End it without its callback."""
+    """Complete it without its callback."""
     connection.execute(ABANDON, {"key": key, "now": now})
 
 
 def complete(database: Database, keys: Iterable[str], known: KnownLiveJobs) -> tuple[CompletedBatch, ...]:
-    """Complete those of these groups that are batches without a live job; each by exactly one process."""
+    """Complete those of these groups that are batches without live jobs. One process completes each batch."""
     candidates = sorted(set(keys))
     ended = database.read(lambda connection: without_live_jobs(connection, _sealed(connection, candidates), known))
     now = database.clock.now()
@@ -109,7 +110,7 @@ def complete(database: Database, keys: Iterable[str], known: KnownLiveJobs) -> t
 
 
 def complete_all(database: Database) -> tuple[CompletedBatch, ...]:
-    """Also the batches whose last job was settled by a process that was killed before its check."""
+    """Complete every finished batch, also if the process that settled its last job was killed before its check."""
     return complete(database, database.read(finished_batches), {})
 
 
@@ -118,12 +119,12 @@ def completed_since(connection: Connection, since: datetime) -> int:
 
 
 def report(key: str, done: int = 0, dead: int = 0, cancelled: int = 0) -> dict[str, str | int]:
-    """What a callback's payload has under `batch`."""
+    """The value of `batch` in the callback's payload."""
     return {"batch": key, "done": done, "dead": dead, "cancelled": cancelled}
 
 
 def _sealed(connection: Connection, keys: Sequence[str]) -> list[str]:
-    """Those that are batches at all, and to which no more jobs are added from outside."""
+    """The keys that belong to sealed batches."""
     found: list[str] = []
     for start in range(0, len(keys), KEYS_PER_STATEMENT):
         values = numbered_parameters(keys[start : start + KEYS_PER_STATEMENT])
@@ -143,6 +144,7 @@ def _complete(connection: Connection, key: str, now: datetime) -> CompletedBatch
     stored = connection.execute(SELECT_CALLBACK, {"key": key}).scalar()
     if stored is None:
         return CompletedBatch(key, done, dead, cancelled, None)
-    callback = FutureJob.from_dict(json_text.decode(stored)).with_field("batch", report(key, done, dead, cancelled))
-    insert_job(connection, callback.starting_at(now))
-    return CompletedBatch(key, done, dead, cancelled, callback.job.type)
+    callback = FutureJob.from_dict(json_text.decode(stored)).starting_at(now)
+    payload = {**json_text.decode(callback.payload), "batch": report(key, done, dead, cancelled)}
+    insert_job(connection, callback._replace(payload=json_text.encode(payload)))
+    return CompletedBatch(key, done, dead, cancelled, callback.type)

@@ -18,7 +18,7 @@ from mayfly.queue.count import due_priorities, next_due
 Row = Sequence[Any]  # in the order of CLAIMED_COLUMNS
 HAS_RARE_FIELDS = 2  # added to `suspect` where a job has any of the columns that few jobs have
 
-# By primary key only: two claims can never wait for each other crosswise.
+# By primary key only, so that two claims cannot deadlock.
 CLAIM = (
     "UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now,"
     " lease_until = :lease_until, started_at = NULL, attempts = attempts + 1,"
@@ -27,25 +27,20 @@ CLAIM = (
 # A suspect counts as started: its runner died while running it, or may have.
 RARE_FIELDS = (
     "SELECT id, CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END, expires_at,"
-    " checkpoint, slices, stalled, cancel_reason, releases FROM mayfly_jobs WHERE {ids of id}"
+    " checkpoint, slices, stalled, cancel_reason, releases, unknown_since FROM mayfly_jobs WHERE {ids of id}"
 )
 CLEAR_EXPIRY = "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
 
 # In one number: whether the job is a suspect, and whether it has any rare fields.
 MARKER = (
     "suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL"
-    " OR releases > 0"
+    " OR releases > 0 OR unknown_since IS NOT NULL"
     f" THEN {HAS_RARE_FIELDS} ELSE 0 END"
 )
-CLAIMED_COLUMNS = (
-    f"id, {MARKER}, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key"
-)
-
-# What every other statement selects for `job_from_row`: the fields of a Job in their order.
-JOB_COLUMNS = (
-    "id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key,"
-    " stalled, forgiven, releases"
-)
+_COLUMNS = "id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key"
+CLAIMED_COLUMNS = f"{_COLUMNS}, {MARKER}"
+# What every other statement selects for `job_from_row`.
+JOB_COLUMNS = f"lane, suspect, stalled, forgiven, releases, {_COLUMNS}"
 
 
 @dataclass(frozen=True)
@@ -56,11 +51,11 @@ class Claimant:
     lane: str
     lease_until: datetime
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that crashed another
-    begins_with: int | None = None  # an interrupted job, which comes before all others
+    begins_with: int | None = None  # an interrupted job, claimed before all others
 
 
 class ClaimCursor(NamedTuple):
-    """Up to where a lane's due jobs were claimed a moment ago: the next claim may begin there."""
+    """The position in the claim index where the last claim of a lane ended; the next one may begin there."""
 
     priority: int
     run_at: datetime
@@ -69,9 +64,9 @@ class ClaimCursor(NamedTuple):
 class Claimed(NamedTuple):
     rows: Sequence[Row]
     rare_fields: Mapping[int, RareFields] = MappingProxyType({})  # by job id
-    needs_fresh: bool = False  # the next job has crashed a runner: it and all behind it need a fresh one
-    was_due: bool = True  # if no row was found although some were due, others have locked them
-    cursor: ClaimCursor | None = None  # of a claim that found as many rows as it asked for
+    needs_fresh: bool = False  # the next job has crashed a runner: only a fresh runner can continue here
+    was_due: bool = True  # if no row was found although some were due, other claims have locked them
+    cursor: ClaimCursor | None = None  # set if as many rows were found as requested
 
 
 def claim(
@@ -79,51 +74,58 @@ def claim(
 ) -> Claimed:
     """Due jobs, high priority first, oldest first, now owned by the claimant.
 
-    As rows: `jobs_from` makes Jobs of them after the commit, when no other claim waits for these locks.
+    Returned as rows: `jobs_from` turns them into Jobs after the commit, when no other claim waits for these locks.
     """
-    first = _first_job(connection, claimant, now) if claimant.begins_with is not None else ()
+    first: Sequence[Row] = ()
+    if claimant.begins_with is not None:  # alone: other jobs of the same claim would have to wait for it
+        values = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
+        first = connection.execute(first_statement(connection.dialect), values).all()
     due = Claimed(first) if first else _due_jobs(connection, claimant.lane, size, now, cursor)
     rows = claimable(due.rows, claimant.fresh)
     if not rows:
         return Claimed((), needs_fresh=bool(due.rows), was_due=due.was_due)
-    rare_ids = [row[0] for row in rows if row[1] >= HAS_RARE_FIELDS]
+    rare_ids = [row[0] for row in rows if row[-1] >= HAS_RARE_FIELDS]
     rare_fields = _read_rare_fields(connection, rare_ids) if rare_ids else {}
-    values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
-    connection.execute(CLAIM, values, ids=[row[0] for row in rows])
+    owner = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
+    connection.execute(CLAIM, owner, ids=[row[0] for row in rows])
     return Claimed(rows, rare_fields, cursor=due.cursor if len(rows) == size else None)
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
-    jobs = [_claimed_job(row, lane) for row in claimed.rows]
+    """The jobs as they are after the claim."""
+    jobs = [_job(columns, lane, marker % HAS_RARE_FIELDS == 1, 1) for *columns, marker in claimed.rows]
     for job in jobs if claimed.rare_fields else ():
-        job.special = claimed.rare_fields.get(job.id)
+        job.rare_fields = claimed.rare_fields.get(job.id)
     return jobs
 
 
 def job_from_row(row: Row) -> Job:
-    """Of a row of JOB_COLUMNS."""
-    job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions, *rest = row
-    suspect, run_at, group_key, stalled, forgiven, releases = rest
-    has_rare = stalled or forgiven or releases
-    rare = RareFields(stalled=stalled, forgiven=forgiven, releases=releases) if has_rare else None
+    """From a row of JOB_COLUMNS."""
+    lane, suspect, stalled, forgiven, releases, *columns = row
+    job = _job(columns, lane, suspect == 1)
+    if stalled or forgiven or releases:
+        job.rare_fields = RareFields(stalled=stalled, forgiven=forgiven, releases=releases)
+    return job
+
+
+def _job(columns: Row, lane: str, suspect: bool, claims_since: int = 0) -> Job:
+    job_id, type_name, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key = columns
     return Job(
-        job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
-        suspect == 1, utc_from_driver(run_at), group_key, rare,
+        job_id, type_name, lane, payload, attempts + claims_since, max_attempts, claims + claims_since, crashes,
+        interruptions, suspect, utc_from_driver(run_at), group_key,
     )  # fmt: skip
 
 
 def claimable(due: Sequence[Row], fresh: bool) -> Sequence[Row]:
-    """The rows that may share a claim. A suspect is claimed alone, after a crash only by a fresh runner."""
+    """The rows that may share a claim. A suspect is claimed alone, and after a crash only by a fresh runner."""
     for number, row in enumerate(due):
-        if row[1] in (0, HAS_RARE_FIELDS):
+        if row[-1] in (0, HAS_RARE_FIELDS):
             continue
         if number > 0:
             return due[:number]
-        return due[:1] if fresh or not _claimed_job(row, "").crashes else []
+        [suspect] = jobs_from(Claimed([row]), "")
+        return due[:1] if fresh or not suspect.crashes else []
     return due
-
-
-# --- due rows ---------------------------------------------------------------------------------------------
 
 
 def _due_jobs(connection: Connection, lane: str, size: int, now: datetime, cursor: ClaimCursor | None) -> Claimed:
@@ -131,27 +133,19 @@ def _due_jobs(connection: Connection, lane: str, size: int, now: datetime, curso
     found: list[Row] = []
     priorities = due_priorities(connection, lane, now)
     for priority in priorities:
-        values = {"lane": lane, "priority": priority, "now": now, "size": size - len(found)}
-        found += _due_of_priority(connection, values, cursor)
+        missing = size - len(found)
+        values = {"lane": lane, "priority": priority, "now": now, "size": missing}
+        rows: Sequence[Row] = ()
+        if cursor is not None and cursor.priority == priority:
+            values["since"] = cursor.run_at
+            rows = connection.execute(from_cursor_statement(connection.dialect), values).all()
+        if len(rows) < missing:  # no cursor, or not enough jobs after it
+            rows = connection.execute(due_statement(connection.dialect), values).all()
+        found += rows
         if len(found) == size:
-            return Claimed(found, cursor=ClaimCursor(priority, _run_at(found[-1])))
+            *_, run_at, _group_key, _marker = found[-1]
+            return Claimed(found, cursor=ClaimCursor(priority, utc_from_driver(run_at)))
     return Claimed(found, was_due=bool(priorities))
-
-
-def _due_of_priority(connection: Connection, values: dict[str, Any], cursor: ClaimCursor | None) -> Sequence[Row]:
-    """From the cursor on; from the beginning if there are not enough behind it."""
-    if cursor is not None and cursor.priority == values["priority"]:
-        statement = from_cursor_statement(connection.dialect)
-        found = connection.execute(statement, {**values, "since": cursor.run_at}).all()
-        if len(found) == values["size"]:
-            return found
-    return connection.execute(due_statement(connection.dialect), values).all()
-
-
-def _first_job(connection: Connection, claimant: Claimant, now: datetime) -> Sequence[Row]:
-    """Alone: other jobs of the same claim would have to wait for it."""
-    values = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
-    return connection.execute(first_statement(connection.dialect), values).all()
 
 
 @cache
@@ -177,27 +171,10 @@ def first_statement(dialect: Dialect) -> str:
     )
 
 
-# --- rows of a claim --------------------------------------------------------------------------------------
-
-
-def _claimed_job(row: Row, lane: str) -> Job:
-    job_id, marker, type_name, payload, attempts, max_attempts, claims, crashes, interruptions, *rest = row
-    run_at, group_key = rest
-    return Job(
-        job_id, type_name, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions,
-        marker % HAS_RARE_FIELDS == 1, utc_from_driver(run_at), group_key,
-    )  # fmt: skip
-
-
-def _run_at(row: Row) -> datetime:
-    *_, run_at, _group_key = row
-    return utc_from_driver(run_at)
-
-
 def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int, RareFields]:
-    """Only for jobs that have any, so that the others cost nothing.
+    """Called only for jobs that have any, and before the claim resets started_at.
 
-    Before the claim resets started_at: a job that was once started in time cannot expire any more.
+    A job that has once started in time can no longer expire.
     """
     found = connection.execute(RARE_FIELDS, ids=ids).all()
     in_time = [job_id for job_id, was_in_time, *_ in found if was_in_time]
@@ -209,8 +186,9 @@ def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int
             checkpoint,
             slices,
             max(0, stalled),  # a changed checkpoint counts for the run that changed it
-            cancel_reason,
+            reason,
             releases=releases,
+            unknown_since=None if unknown_since is None else utc_from_driver(unknown_since),
         )
-        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, cancel_reason, releases in found
+        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, reason, releases, unknown_since in found
     }

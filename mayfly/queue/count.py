@@ -1,6 +1,6 @@
-"""Queries that take nothing: lanes with jobs, due jobs, capped counts, finished batches.
+"""Queries without locks: lanes with jobs, due jobs, capped counts, finished batches.
 
-Cheap enough for every minute and every claim, and free of heavy imports for the check of an idle minute.
+Fast enough for every minute and every claim. No heavy imports: the idle check uses this module.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from mayfly.db.connection import Connection, numbered_parameters
 from mayfly.schema.tables import PRIORITIES
 
 MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
-COUNT_AT_LEAST = 1000
+DEFAULT_COUNT_CAP = 1000
 LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
 MAX_OPEN_BATCHES = 1000
 
@@ -28,9 +28,8 @@ def next_due(
 ) -> str:
     """The one definition of due jobs and their order, for claims, counts, health and views.
 
-    Lane, status and priority are equalities, so run_at is a pure range of the claim index. The order matters even to
-    a count: without it PostgreSQL may take delayed and finished jobs for due ones, and scan the whole table in the
-    hope of finding enough of them soon.
+    Lane, status and priority are equalities, so run_at is one range of the claim index. Even a count needs the order:
+    without it PostgreSQL may overestimate the due jobs and scan the whole table, expecting to find enough soon.
     """
     begin = f" AND run_at >= {since}" if since else ""
     return (
@@ -40,8 +39,8 @@ def next_due(
     )
 
 
-# From the far end of the index: at the near one are the entries of jobs that were just claimed, and InnoDB visits all
-# of them that it has not removed yet, under a lock each, even to find that a priority before them is empty.
+# Descending: at the start of the range are the index entries of jobs that were just claimed, and InnoDB visits each
+# of them that it has not purged yet, under a lock, even to find that a higher priority has no due jobs.
 DUE_PRIORITIES = " UNION ALL ".join(
     f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
     for each in PRIORITIES
@@ -51,21 +50,21 @@ INTERRUPTED_JOBS = " UNION ALL ".join(
     " WHERE interruptions > 0"
     for each in PRIORITIES
 )
-# Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane.
+# With a constant bound MIN is one index probe everywhere. In a recursive CTE, MariaDB scans the index for each lane.
 NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
 ANY_PROCESSING = "SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' LIMIT 1"
 
 # A batch that may be complete: no more jobs will be added to it, and its completion is not recorded.
 IS_SEALED = "sealed_at IS NOT NULL AND completed_at IS NULL"
 SEALED_BATCHES = f"SELECT batch_key FROM mayfly_batches WHERE {IS_SEALED} ORDER BY batch_key LIMIT {MAX_OPEN_BATCHES}"
-# Backwards along the index of groups: jobs that have ended are mostly the older ones.
+# Descending along the index of groups: finished jobs are mostly the older ones.
 YOUNGEST_LIVE_JOB = (
     "SELECT id FROM mayfly_jobs WHERE group_key = :key AND status IN ('pending', 'processing')"
     " ORDER BY id DESC LIMIT 1"
 )
 LIVE_JOB = "SELECT id FROM mayfly_jobs WHERE id = :id AND group_key = :key AND status IN ('pending', 'processing')"
 
-KnownLiveJobs = dict[str, int]  # by batch a job that was live when the batch was last checked
+KnownLiveJobs = dict[str, int]  # batch key → a job that was live when the batch was last checked
 
 
 class Due(NamedTuple):
@@ -84,7 +83,7 @@ class Due(NamedTuple):
 
 
 def find_lanes(connection: Connection) -> list[str]:
-    """The lanes that have any rows: one probe of the claim index per lane, however many rows there are."""
+    """The lanes that have any rows: one probe of the claim index per lane, regardless of the number of rows."""
     lanes: list[str] = []
     lane = ""
     while (lane := connection.execute(NEXT_LANE, {"lane": lane}).scalar()) is not None:
@@ -97,7 +96,7 @@ def has_due(connection: Connection, lane: str, now: datetime) -> bool:
 
 
 def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int]:
-    """The priorities that have due jobs, high first. Without locks: some of them may be being claimed."""
+    """The priorities that have due jobs, high first. Read without locks: another claim may be taking these jobs."""
     return sorted(connection.execute(DUE_PRIORITIES, {"lane": lane, "now": now}).scalars())
 
 
@@ -106,7 +105,7 @@ def has_processing(connection: Connection, lane: str) -> bool:
 
 
 def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: int) -> list[int]:
-    """Ids of the oldest due jobs that a guard has interrupted, whatever their priority."""
+    """Ids of the oldest due jobs that a guard has interrupted, of any priority."""
     values = {"lane": lane, "now": now, "size": MAX_INTERRUPTED_READ}
     found = connection.execute(INTERRUPTED_JOBS, values).all()
     return [job_id for _run_at, job_id in sorted(found)[:count]]
@@ -116,18 +115,16 @@ def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: in
 
 
 def count_due(
-    connection: Connection,
-    now: datetime,
-    cap_of: Callable[[str], int] = lambda _lane: COUNT_AT_LEAST,
+    connection: Connection, now: datetime, cap_of: Callable[[str], int] = lambda _lane: DEFAULT_COUNT_CAP
 ) -> list[Due]:
-    """The lanes that have any rows, each with its due jobs counted to its cap."""
+    """The lanes that have any rows, each with its due jobs counted up to its cap."""
     caps = {lane: cap_of(lane) for lane in find_lanes(connection)}
     counted = count_in(connection, caps, now)
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
 def count_in(connection: Connection, caps: Mapping[str, int], now: datetime) -> Counter[str]:
-    """The due jobs of these lanes; a count above a lane's cap means no more than that there are more."""
+    """The due jobs of these lanes; a count above a lane's cap only means that there are more."""
     lanes = list(caps)
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
@@ -146,18 +143,13 @@ def lanes_with_due(connection: Connection, lanes: Sequence[str], now: datetime) 
 
 def count_statement(caps: Sequence[int]) -> str:
     """One statement for several lanes: one row per lane and priority, which stops one beyond the lane's cap."""
-    return counts_of(
-        (str(number), next_due("id", f":lane_{number}", str(priority), str(cap + 1)))
+    queries = [
+        (number, next_due("id", f":lane_{number}", str(priority), str(cap + 1)))
         for number, cap in enumerate(caps)
         for priority in PRIORITIES
-    )
-
-
-def counts_of(queries: Iterable[tuple[str, str]]) -> str:
-    """One statement with one row per query: its label, and how many rows it finds, up to its own LIMIT."""
+    ]
     return " UNION ALL ".join(
-        f"SELECT {label}, COUNT(*) FROM ({query}) AS counted_{number}"
-        for number, (label, query) in enumerate(queries)
+        f"SELECT {lane}, COUNT(*) FROM ({query}) AS counted_{number}" for number, (lane, query) in enumerate(queries)
     )
 
 
@@ -175,7 +167,7 @@ def without_live_jobs(connection: Connection, keys: Iterable[str], known: KnownL
 
 
 def _has_live_job(connection: Connection, key: str, known: KnownLiveJobs) -> bool:
-    """The youngest live job is mostly the last to end, so that one is checked first as long as it lives."""
+    """The youngest live job usually ends last, so it is remembered and checked first."""
     if key in known and connection.execute(LIVE_JOB, {"id": known[key], "key": key}).first() is not None:
         return True
     found = connection.execute(YOUNGEST_LIVE_JOB, {"key": key}).scalar()

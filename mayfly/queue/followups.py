@@ -1,27 +1,28 @@
-"""What else happens when jobs are settled: a list of steps, each in the transaction that settles them or right after.
+"""What else happens when jobs are settled, in the transaction that settles them or right after it.
 
-Buffered jobs: what a handler enqueues is inserted when its job is done. Chains: the next step follows the one that is
-done. Batches: the callback follows the last job. `settle` runs the steps of FOLLOW_UPS and knows none of them.
+Buffered jobs: jobs enqueued by a handler are inserted when its own job is done. Chains: when a step is done, the next
+one is inserted. Batches: the callback is inserted after the last job.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from mayfly import json_text, log_messages
 from mayfly.db.connection import AnyConnection, Connection
 from mayfly.db.database import Database
+from mayfly.errors import BadChain, UnknownOption
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.log_messages import LogMessage
-from mayfly.queue.batches import NewBatch, complete, open_batch
+from mayfly.queue.batches import NOT_BATCHES, NewBatch, complete, open_batch
 from mayfly.queue.count import KnownLiveJobs
 from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
-from mayfly.queue.outcome import FINAL_KINDS, OutcomeKind, Settlement
+from mayfly.queue.options import StepOptions
+from mayfly.queue.outcome import OutcomeKind, Settlement
 from mayfly.schema.tables import SCHEDULED
 
-NOT_BATCHES = ("chain:", SCHEDULED)  # prefixes of groups
-
-MAX_BATCHES = 100  # open at a time: beyond that every group is taken for a batch, and checked when its jobs end
+MAX_BATCHES = 100  # open batches; with more, every group is treated as a batch and checked when its jobs end
 AWAITING = (
     "SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL"
     f" LIMIT {MAX_BATCHES}) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE {{ids of job_id}}"
@@ -31,37 +32,20 @@ DELETE_STEPS = "DELETE FROM mayfly_chains WHERE {ids of job_id}"
 INSERT_STEP = "INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest)"
 
 
-class FollowUp:
-    """One step. Gets the settlements of jobs that `has_followups`; what it returns is logged after the commit."""
-
-    def write(self, _connection: Connection, _settled: Sequence[Settlement], _now: datetime) -> Iterable[LogMessage]:
-        """In the transaction that settles the jobs."""
-        return ()
-
-    def after_commit(
-        self, _database: Database, _settled: Sequence[Settlement], _known: KnownLiveJobs
-    ) -> Iterable[LogMessage]:
-        return ()
-
-
 def has_followups(job: Job) -> bool:
-    return job.held is not None or (job.group_key is not None and job.awaited)
+    return job.buffered_jobs is not None or (job.group_key is not None and job.awaited)
 
 
 def mark_awaited(database: Database, claimed: Iterable[Job]) -> None:
-    """Mark the jobs that no batch or chain waits for, so that settling them costs nothing more."""
+    """Mark the jobs that a batch or chain waits for; settling the others needs no further query."""
     grouped = [job for job in claimed if job.group_key is not None]
     asked = [job for job in grouped if not (job.group_key or "").startswith(SCHEDULED)]
-    batches, steps = database.read(lambda connection: _awaiting(connection, asked)) if asked else (set(), set())
+    ids = [job.id for job in asked]
+    found = database.read(lambda connection: connection.execute(AWAITING, ids=ids).all()) if asked else []
+    batches, steps = {key for key, _ in found if key is not None}, {job_id for key, job_id in found if key is None}
     if len(batches) < MAX_BATCHES:
         for job in grouped:
             job.awaited = job.group_key in batches or job.id in steps
-
-
-def _awaiting(connection: Connection, jobs: Sequence[Job]) -> tuple[set[str], set[int]]:
-    """The open batches, and those of the jobs that are steps of chains."""
-    found = connection.execute(AWAITING, ids=[job.id for job in jobs]).all()
-    return {key for key, _ in found if key is not None}, {job_id for key, job_id in found if key is None}
 
 
 # --- buffered jobs ----------------------------------------------------------------------------------------
@@ -76,17 +60,17 @@ BufferedJob = NewJob | NewChain | NewBatch
 
 
 def buffering_job() -> Job | None:
-    """The running job that buffers what is enqueued here; None in job.transaction(), which commits with the job."""
+    """The running job that buffers new jobs; None inside job.transaction(), which commits them with the job."""
     job = CURRENT_JOB.get()
     return None if job is None or job.runtime.in_transaction else job
 
 
 def buffer_job(job: Job, new: Iterable[BufferedJob]) -> int:
-    """Insert them when the job is done; how many they are."""
-    validated = list(new)  # all of them, before any is buffered
-    if job.held is None:
-        job.held = []
-    job.held += validated
+    """Keep new jobs until this job is done; returns their number."""
+    validated = list(new)  # validates all of them before any is buffered
+    if job.buffered_jobs is None:
+        job.buffered_jobs = []
+    job.buffered_jobs += validated
     return len(validated)
 
 
@@ -94,25 +78,63 @@ def write_buffered(connection: Connection, buffered: Sequence[BufferedJob], now:
     """Insert buffered jobs; those whose unique key is held are skipped.
 
     A caller that does this before the job is settled (a checkpoint) empties the buffer after the commit, and must not
-    repeat a COMMIT whose answer was lost.
+    repeat a transaction whose COMMIT reply was lost.
     """
     insert_jobs(connection, (each for each in buffered if isinstance(each, NewJob)), now)
     for each in buffered:
         if isinstance(each, NewChain):
             insert_chain(connection, each)
         elif isinstance(each, NewBatch):
-            # If another process has taken the name since the handler asked for it, these jobs are in its group.
+            # If another process has taken the name since the handler chose it, these jobs join that batch's group.
             open_batch(connection, each, sealed=True)
 
 
-class BufferedJobs(FollowUp):
-    def write(self, connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterable[LogMessage]:
-        done = (each.job for each in settled if each.outcome.kind is OutcomeKind.DONE)
-        write_buffered(connection, [new for job in done for new in job.held or ()], now)
-        return ()
+def insert_buffered(connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterable[LogMessage]:
+    done = (each.job for each in settled if each.outcome.kind is OutcomeKind.DONE)
+    write_buffered(connection, [new for job in done for new in job.buffered_jobs or ()], now)
+    return ()
 
 
 # --- chains -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job that is enqueued later; made by `step`."""
+
+    type: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    options: StepOptions = field(default_factory=StepOptions)
+
+
+StepLike = Step | str | tuple[Any, ...] | list[Any]  # what chain() accepts as a step, or as several
+
+
+def step(type: str, payload: Mapping[str, Any] | None = None, **options: Unpack[StepOptions]) -> Step:
+    """A job of a chain, or the callback of a batch. Takes these arguments of `enqueue`: lane, priority, max_attempts,
+    delay. The delay counts from the time at which the job would otherwise be due."""
+    unknown = options.keys() - StepOptions.__annotations__
+    if unknown:
+        raise UnknownOption("step", min(unknown), StepOptions.__annotations__)
+    return Step(type, {} if payload is None else payload, options)
+
+
+def as_step(given: object) -> Step:
+    """From a type, a (type, payload) tuple or a Step."""
+    match given:
+        case Step():
+            return given
+        case str(type_name) | (str(type_name),):
+            return step(type_name)
+        case (str(type_name), Mapping() | None as payload):
+            return step(type_name, payload)
+    raise BadChain(f"{given!r:.100} is not a step")
+
+
+def flattened(given: Iterable[object]) -> Iterator[Step]:
+    """The steps in nested lists, in order."""
+    for each in given:
+        yield from flattened(each) if isinstance(each, list) else [as_step(each)]
 
 
 def insert_chain(connection: AnyConnection, new: NewChain) -> int:
@@ -120,28 +142,22 @@ def insert_chain(connection: AnyConnection, new: NewChain) -> int:
     return _insert_step(connection, new.first, None, new.rest)
 
 
-class Chains(FollowUp):
+def advance_chains(connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterator[LogMessage]:
     """The row of a step holds the steps that follow it.
 
-    Those of a job that is dead or cancelled stay as long as the job: if it is retried, the chain goes on.
+    If the job is dead or cancelled its row is kept: when the job is retried, the chain continues.
     """
-
-    def write(self, connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterable[LogMessage]:
-        ended = {each.job.id: each for each in settled if _is_awaited_end(each)}
-        steps = connection.execute(SELECT_STEPS, ids=ended).all() if ended else []
-        done = [job_id for job_id, _rest in steps if ended[job_id].outcome.kind is OutcomeKind.DONE]
-        if done:
-            connection.execute(DELETE_STEPS, ids=done)
-        return [message for job_id, rest in steps for message in self._advance(connection, ended[job_id], rest, now)]
-
-    def _advance(
-        self, connection: Connection, settlement: Settlement, stored: str, now: datetime
-    ) -> Iterator[LogMessage]:
-        job, outcome, rest = settlement.job, settlement.outcome, json_text.decode(stored)
+    ended = {each.job.id: each for each in settled if _is_awaited_end(each)}
+    steps = connection.execute(SELECT_STEPS, ids=ended).all() if ended else []
+    done = [job_id for job_id, _rest in steps if ended[job_id].outcome.kind is OutcomeKind.DONE]
+    if done:
+        connection.execute(DELETE_STEPS, ids=done)
+    for job_id, stored in steps:
+        job, outcome, rest = ended[job_id].job, ended[job_id].outcome, json_text.decode(stored)
         if outcome.kind is not OutcomeKind.DONE:
             yield log_messages.chain_broken(job.id, job.type, outcome.kind.value, len(rest))
         elif rest:
-            following: Any = FutureJob.from_dict(rest[0]).starting_at(now)
+            following = FutureJob.from_dict(rest[0]).starting_at(now)
             following = following._replace(group_key=job.group_key, parent_id=job.id)
             _insert_step(connection, following, outcome.result, json_text.encode(rest[1:]))
 
@@ -154,23 +170,21 @@ def _insert_step(connection: AnyConnection, new: NewJob, previous: str | None, r
 
 def _is_awaited_end(settlement: Settlement) -> bool:
     job = settlement.job
-    return settlement.outcome.kind in FINAL_KINDS and job.group_key is not None and job.awaited
+    return settlement.outcome.kind.is_final and job.group_key is not None and job.awaited
 
 
 # --- batches ----------------------------------------------------------------------------------------------
 
 
-class Batches(FollowUp):
-    """After the commit: only then other processes see that these jobs have ended."""
-
-    def after_commit(
-        self, database: Database, settled: Sequence[Settlement], known: KnownLiveJobs
-    ) -> Iterable[LogMessage]:
-        groups = {each.job.group_key or "" for each in settled if _is_awaited_end(each)}
-        groups |= {new.key for each in settled for new in each.job.held or () if isinstance(new, NewBatch)}
-        groups = {key for key in groups if not key.startswith(NOT_BATCHES)}
-        completed = complete(database, groups, known) if groups else ()
-        return [log_messages.batch_finished(*each) for each in completed]
+def complete_batches(database: Database, settled: Sequence[Settlement], known: KnownLiveJobs) -> Iterable[LogMessage]:
+    """Called after the commit, when other processes see that these jobs have ended."""
+    groups = {each.job.group_key or "" for each in settled if _is_awaited_end(each)}
+    groups |= {new.key for each in settled for new in each.job.buffered_jobs or () if isinstance(new, NewBatch)}
+    groups = {key for key in groups if not key.startswith(NOT_BATCHES)}
+    completed = complete(database, groups, known) if groups else ()
+    return [log_messages.batch_finished(*each) for each in completed]
 
 
-FOLLOW_UPS: tuple[FollowUp, ...] = (BufferedJobs(), Chains(), Batches())
+# What `settle` calls with the settlements of jobs that `has_followups`. The results are logged after the commit.
+IN_TRANSACTION = (insert_buffered, advance_chains)
+AFTER_COMMIT = (complete_batches,)

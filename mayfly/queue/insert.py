@@ -1,4 +1,4 @@
-"""Insert jobs, in a transaction of ours or of the application's; unique keys included.
+"""Insert jobs and enforce unique keys, in our own transaction or in the application's.
 
 A constraint of the table decides which job holds a unique key, never a query before the insert.
 """
@@ -8,21 +8,20 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from mayfly import json_text
 from mayfly.db.connection import AnyConnection, numbered_parameters, placeholders
 from mayfly.db.dialects import Dialect
 from mayfly.errors import KeyHeld, PayloadTooLarge
 from mayfly.schema.tables import HOLDS_UNIQUE_KEY
 
 ROWS_PER_STATEMENT = 1000
-BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
+BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet size
 MAX_UNCHECKED_BYTES = 128 << 10  # smaller statements fit into the packet of every server
 
 LIVE, PENDING, TIME = "live", "pending", "time"  # unique_scope: how long a unique key is held
 KEEP, REPLACE, ERROR = "keep", "replace", "error"  # on_conflict: what happens to the second job
 CONFLICTS = (KEEP, REPLACE, ERROR)
 
-# What a job that replaces another overwrites: all that its producer passed, except for how long the key is held.
+# Overwritten when a job replaces another: all that its producer passed, except for how long the key is held.
 REPLACED_COLUMNS = ("type", "payload", "lane", "max_attempts", "priority", "run_at", "group_key", "expires_at")
 
 
@@ -46,14 +45,14 @@ class NewJob(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that have a value."""
+        """The columns that have a value."""
         if self[_REQUIRED:] == _NO_OPTIONS:
             return self._fields[:_REQUIRED]
         return tuple(name for name, value in zip(self._fields[:_COLUMNS], self, strict=False) if value is not None)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Of these columns."""
+        """The values of `columns`."""
         if self[_REQUIRED:] == _NO_OPTIONS:
             return self[:_REQUIRED]
         return tuple(value for value in self[:_COLUMNS] if value is not None)
@@ -81,7 +80,7 @@ STORED_FIELDS = ("type", "payload", "lane", "max_attempts", "priority")
 
 
 class FutureJob(NamedTuple):
-    """A job to enqueue later, as the step of a chain or the callback of a batch, with a delay from then on."""
+    """A job to enqueue later, as the step of a chain or the callback of a batch; its delay counts from then on."""
 
     job: NewJob
     delay: float = 0.0  # seconds
@@ -95,11 +94,6 @@ class FutureJob(NamedTuple):
 
     def starting_at(self, now: datetime) -> NewJob:
         return self.job._replace(run_at=now + timedelta(seconds=self.delay))
-
-    def with_field(self, name: str, value: object) -> "FutureJob":
-        """The same with one more field in its payload."""
-        payload = {**json_text.decode(self.job.payload), name: value}
-        return self._replace(job=self.job._replace(payload=json_text.encode(payload)))
 
 
 def insert_job(connection: AnyConnection, job: NewJob, now: datetime | None = None) -> int:
@@ -118,7 +112,7 @@ def insert_job(connection: AnyConnection, job: NewJob, now: datetime | None = No
 
 
 def insert_jobs(connection: AnyConnection, new: Iterable[NewJob], now: datetime | None = None) -> int:
-    """How many were inserted, or have replaced another; jobs whose unique key is held are skipped."""
+    """Returns how many were inserted or replaced another; jobs whose unique key is held are skipped."""
     return sum(insert_slice(connection, each, now) for each in slices(new))
 
 
@@ -128,7 +122,7 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     columns: tuple[str, ...] = ()
     room = 0
     for job in new:
-        if job.on_conflict is not None:  # by itself, and before the next one is taken from the iterable
+        if job.on_conflict is not None:  # in a statement of its own, before the next job is read from the iterable
             if current:
                 yield current
                 current = []
@@ -147,7 +141,7 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
 
 
 def insert_slice(connection: AnyConnection, new: Sequence[NewJob], now: datetime | None = None) -> int:
-    """One of `slices`."""
+    """Insert one of the lists that `slices` yields."""
     refuse_beyond_packet(connection, new)
     if new[0].on_conflict is not None:
         return int(_insert_unique(connection, new[0].row, new[0].on_conflict, now).is_ours)
@@ -169,15 +163,14 @@ def _insert_many(connection: AnyConnection, new: Sequence[NewJob], keeping: tupl
 
 @cache
 def insert_statement(dialect: Dialect, columns: tuple[str, ...]) -> str:
-    """Of a job without a unique key."""
+    """For a job without a unique key."""
     returning = "" if dialect.has_lastrowid else " RETURNING id"
     return dialect.insert("mayfly_jobs", columns) + returning
 
 
 def needs_no_packet_check(new: Iterable[NewJob]) -> bool:
-    """Whether every server takes them."""
-    longest = max((len(job.payload) for job in new), default=0)
-    return 4 * longest + 512 <= MAX_UNCHECKED_BYTES  # a character has four bytes at most, or two that are escaped
+    """Whether every server accepts them. A character has at most four bytes, or two with its escape."""
+    return all(4 * len(job.payload) + 512 <= MAX_UNCHECKED_BYTES for job in new)
 
 
 def refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> None:
@@ -193,16 +186,16 @@ def refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> No
 
 
 class InsertResult(NamedTuple):
-    """Of one try."""
+    """The result of one try to insert a job with a unique key."""
 
     job_id: int | None  # None: the key has been released, try again
-    is_ours: bool = False  # inserted, or written over the job that held the key
+    is_ours: bool = False  # our job was inserted, or has replaced the one that held the key
 
 
 def _insert_unique(
     connection: AnyConnection, row: Mapping[str, Any], on_conflict: str | None, now: datetime | None
 ) -> InsertResult:
-    """The job that holds the key from now on. Without `now` the statement reads the database's clock."""
+    """Returns the job that now holds the key. Without `now` the statement reads the database's clock."""
     insert = _insert_returning if connection.dialect.has_insert_returning else _insert_then_find
     holder = InsertResult(None)
     while holder.job_id is None:
@@ -232,7 +225,7 @@ def _insert_returning(
 def _insert_then_find(
     connection: AnyConnection, row: Mapping[str, Any], replaces: bool, now: datetime | None
 ) -> InsertResult:
-    """All in one statement: a second one would not see the holder inside an application's REPEATABLE READ."""
+    """One statement: a second one would not see the holder inside an application's REPEATABLE READ transaction."""
     dialect = connection.dialect
     statement = insert_or_find_statement(dialect, tuple(row), replaces)
     found = dialect.found(connection.execute(statement, {**row, "now": now}).lastrowid)
@@ -240,7 +233,7 @@ def _insert_then_find(
 
 
 def _release_finished(connection: AnyConnection, keys: Iterable[str], now: datetime | None) -> Collection[str]:
-    """Release the keys whose time is over; which they were."""
+    """Release the keys whose time is over, and return them."""
     values = {**numbered_parameters(sorted(keys)), "now": now}
     names = [name for name in values if name != "now"]
     finished = set(connection.execute(finished_statement(connection.dialect, names), values).scalars())
@@ -253,13 +246,13 @@ HOLDERS = f"unique_key IS NOT NULL AND {HOLDS_UNIQUE_KEY}"
 
 
 def keeping_keys(dialect: Dialect) -> tuple[str, str]:
-    """What stands before INTO and after the values so that the holder of a key is left alone."""
+    """The SQL before INTO and after the values that leaves the holder of a key unchanged."""
     return dialect.keeping("unique_key", HOLDERS)
 
 
 @cache
 def insert_or_keep_statement(dialect: Dialect, columns: tuple[str, ...], replaces: bool = False) -> str:
-    """Returns no id where the holder was left alone."""
+    """Returns no id if the holder was left unchanged."""
     before, after = keeping_keys(dialect)
     if replaces:
         after = dialect.replacing("unique_key", HOLDERS, _replacement(dialect, columns), _replaceable(dialect))
@@ -268,7 +261,7 @@ def insert_or_keep_statement(dialect: Dialect, columns: tuple[str, ...], replace
 
 @cache
 def insert_or_find_statement(dialect: Dialect, columns: tuple[str, ...], replaces: bool) -> str:
-    """Its `lastrowid` is for the dialect to read."""
+    """`Dialect.found` reads the result from its `lastrowid`."""
     changes = _replacement(dialect, columns) if replaces else {}
     replaceable = _replaceable(dialect) if replaces else "FALSE"
     finding = dialect.finding("id", "unique_key", _is_finished(dialect), changes, replaceable)
@@ -277,7 +270,7 @@ def insert_or_find_statement(dialect: Dialect, columns: tuple[str, ...], replace
 
 @cache
 def holder_statement(dialect: Dialect) -> str:
-    """The holder's id, negative if its time is over: one number reads the same through every driver."""
+    """The holder's id, negative if its time is over: a single number has the same type in every driver."""
     holder = f"CASE WHEN {_is_finished(dialect)} THEN -id ELSE id END"
     return f"SELECT {holder} FROM mayfly_jobs WHERE unique_key = :unique_key AND {HOLDERS}"
 
@@ -287,7 +280,7 @@ def finished_statement(dialect: Dialect, names: Collection[str]) -> str:
 
 
 def held_among_statement(dialect: Dialect, names: Collection[str]) -> str:
-    """Those of the keys, passed under these parameter names, that a job holds."""
+    """Selects which of the keys, passed under these parameter names, a job holds."""
     return f"SELECT unique_key FROM mayfly_jobs WHERE {_holders_of(dialect, names)}"
 
 
@@ -306,11 +299,11 @@ def _is_finished(dialect: Dialect) -> str:
 
 
 def _replaceable(dialect: Dialect) -> str:
-    """Never claimed, and its key not out of time."""
+    """The holder was never claimed, and the time of its key is not over."""
     return f"mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT ({_is_finished(dialect)})"
 
 
 def _replacement(dialect: Dialect, columns: Collection[str]) -> dict[str, str]:
-    """The new value of each column; one that was not passed gets the value of a new job."""
+    """The new value of each column; a column that was not passed gets the default of a new job."""
     defaults = {"run_at": dialect.utc_now}
     return {name: dialect.given(name) if name in columns else defaults.get(name, "NULL") for name in REPLACED_COLUMNS}

@@ -1,34 +1,33 @@
-"""Validate what a producer passes to enqueue(): options, payload, times, unique scope. Pure: `now` is a function."""
+"""Validate the arguments of enqueue(): options, payload, times, unique scope. Pure: `now` is a function."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from mayfly import json_text
 from mayfly.errors import BadField, BadPayload, PayloadTooLarge
 from mayfly.format import moment, parse_duration
-from mayfly.job import Batch, parent_id
+from mayfly.job import Batch, current_job
 from mayfly.limits.limit import Limit, NoKey, limit_request
-from mayfly.queue.failure import storable
-from mayfly.queue.insert import CONFLICTS, KEEP, LIVE, PENDING, TIME, NewJob
-from mayfly.queue.outcome import Seconds, seconds
+from mayfly.queue.insert import CONFLICTS, KEEP, PENDING, TIME, NewJob
+from mayfly.queue.outcome import Seconds, seconds, storable
 from mayfly.registry import Handler, Model
 from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, NORMAL, PRIORITIES
 
 if TYPE_CHECKING:
     from mayfly.settings import Settings
 
-_WORDS = {"until done": LIVE, "while pending": PENDING}
 _SCOPES = "'until done', 'while pending', 'for 1h' (s, m, h or d), a number of seconds or a timedelta, more than 0"
 
 Now = Callable[[], datetime]
 
 
 class StepOptions(TypedDict, total=False):
-    """What a step of a chain and the callback of a batch may have. In each of these, None is the default."""
+    """Options of a step of a chain and of the callback of a batch. None always means the default."""
 
     lane: str | None  # where it waits: the lane of its handler, or `default`
     priority: int | None  # 0 high, 1 normal, 2 low
@@ -37,7 +36,7 @@ class StepOptions(TypedDict, total=False):
 
 
 class JobOptions(StepOptions, total=False):
-    """What a job may have, however it is enqueued: Python, the CLI or HTTP."""
+    """Options of every job, whether it is enqueued from Python, the CLI or HTTP."""
 
     run_at: datetime | None  # due at this time; instead of `delay`
     unique_key: str | None  # only one job holds this key
@@ -51,29 +50,18 @@ class JobOptions(StepOptions, total=False):
 class EnqueueOptions(JobOptions, total=False):
     """The keyword arguments of enqueue(), besides `connection`."""
 
-    batch: Batch | None  # the batch that the job joins: the one whose block it is enqueued in
+    batch: Batch | None  # the batch that the job joins; by default the one in whose `with` block it is enqueued
 
 
-JOB_OPTIONS = frozenset(JobOptions.__annotations__)
 ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
-
-
-class Scope(NamedTuple):
-    """How long a unique key is held."""
-
-    name: str
-    until: datetime | None = None  # of TIME
-
-
-_UNTIL_DONE = Scope(LIVE)
 
 
 @dataclass(frozen=True)
 class JobValidator:
-    """Checks every new job, whether it comes from Python, the command line, HTTP or a schedule."""
+    """Checks every new job: from Python, the CLI, HTTP or a schedule."""
 
     payload_limit: int
-    max_attempts: int  # where neither the job nor its handler has its own
+    max_attempts: int  # if neither the job nor its handler sets it
     now: Now  # the database's time
     max_unique: timedelta = timedelta.max  # a unique key is held for at most as long as finished jobs are kept
 
@@ -86,64 +74,60 @@ class JobValidator:
     def validate(
         self, type_name: str, payload: object, handler: Handler | None = None, **options: Unpack[JobOptions]
     ) -> NewJob:
-        """The job as it will be inserted, or an error that says what is wrong with it."""
+        """The job as it will be inserted; raises an error that explains what is wrong with it."""
         due = due_at(options, self.now)
-        scope = unique_scope(options, self.max_unique, self.now)
-        expires_at = expiry(options, due, self.now)
-        terms = self._terms(type_name, handler, options)
-        return NewJob(  # by position, which takes less than half the time of names
-            terms.type,
-            self._payload(type_name, payload, handler),
-            terms.lane,
-            terms.max_attempts,
-            terms.priority,
-            due,
-            _key("unique_key", options.get("unique_key")),
-            _key("group_key", options.get("group_key")),
-            expires_at,
-            scope.name if scope.name != LIVE else None,
-            scope.until,
-            current_traceparent(),
-            parent_id(),
-            _conflict(options.get("on_conflict")),
-        )
-
-    def _terms(self, type_name: str, handler: Handler | None, options: JobOptions) -> "_Terms":
-        """What is not given is the handler's, or Mayfly's own default."""
+        unique_scope, unique_until = scope_of(options, self.max_unique, self.now)
         lane, max_attempts, priority = options.get("lane"), options.get("max_attempts"), options.get("priority")
+        on_conflict = options.get("on_conflict")
         if lane is None:
             lane = handler.lane if handler else "default"
         if max_attempts is None:
             max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
-        return _terms(type_name, lane, max_attempts, NORMAL if priority is None else priority)
+        return NewJob(
+            type=_name("type", type_name),
+            payload=self._payload(type_name, payload, handler),
+            lane=_name("lane", lane),
+            max_attempts=_attempts(max_attempts),
+            priority=NORMAL if priority is None else _one_of("priority", priority, PRIORITIES),
+            run_at=due,
+            unique_key=_key("unique_key", options.get("unique_key")),
+            group_key=_key("group_key", options.get("group_key")),
+            expires_at=expiry(options, due, self.now),
+            unique_scope=unique_scope,
+            unique_until=unique_until,
+            trace_context=current_traceparent(),
+            parent_id=None if (job := current_job()) is None else job.id,
+            on_conflict=None if on_conflict in (None, KEEP) else _one_of("on_conflict", on_conflict, CONFLICTS),
+        )
 
     def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
-        if type(payload) is not dict:  # as nearly all are: to ask for a Mapping takes longer
+        if type(payload) is not dict:  # nearly all are dicts, and isinstance(payload, Mapping) is slower
             if not isinstance(payload, Mapping):
                 raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
             payload = dict(payload)
         try:
             text = json_text.encode(payload)
         except (TypeError, ValueError, RecursionError) as error:
-            raise BadPayload(type_name, f"it is no JSON ({error})") from error
+            raise BadPayload(type_name, f"it is not valid JSON ({error})") from error
         if 4 * len(text) > self.payload_limit and len(text.encode()) > self.payload_limit:
             raise PayloadTooLarge(type_name, len(text.encode()), self.payload_limit, "PAYLOAD_LIMIT")
         if handler is not None and handler.model is not None:
-            _fit(type_name, handler.model, text)
+            _check_model(type_name, handler.model, text)
         if handler is not None and handler.limits:
-            _fill_keys(type_name, handler.limits, text)
+            _check_limit_keys(type_name, handler.limits, text)
         return text
 
 
-def _fit(type_name: str, model: Model, text: str) -> None:
+def _check_model(type_name: str, model: Model, text: str) -> None:
     try:
         model.model_validate(json_text.decode(text))
     except ValueError as error:
-        raise BadPayload(type_name, describe_payload_errors(error), payload_errors(error)) from error
+        fields = [where for where, _ in _payload_errors(error) if where]
+        raise BadPayload(type_name, describe_payload_errors(error), fields) from error
 
 
-def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
-    """A job that nobody could say the limits of would be dead before it starts."""
+def _check_limit_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
+    """A job whose payload gives its limits no key would be dead before it starts."""
     try:
         limit_request(limits, json_text.decode(text))
     except NoKey as error:
@@ -151,96 +135,55 @@ def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
 
 
 def describe_payload_errors(error: ValueError) -> str:
-    """pydantic's findings as one line: field, and what is wrong with it. Never the value: it may be a secret."""
-    found = _error_items(error)
-    if found is None:
-        return str(error)
-    return "; ".join(f"{_where(each) or 'payload'}: {each['msg']}" for each in found)
+    """pydantic's errors as one line: each field and what is wrong with it. Without values: they may be secret."""
+    found = _payload_errors(error)
+    return "; ".join(f"{where or 'payload'}: {message}" for where, message in found) if found else str(error)
 
 
-def payload_errors(error: ValueError) -> list[str]:
-    """The fields that do not fit, as paths."""
-    return [where for each in _error_items(error) or () if (where := _where(each))]
-
-
-def _error_items(error: ValueError) -> Any:
+def _payload_errors(error: ValueError) -> list[tuple[str, str]]:
+    """The path of each invalid field, and why it is invalid; empty for an error that is not pydantic's."""
     findings = getattr(error, "errors", None)
-    return None if findings is None else findings(include_url=False, include_input=False, include_context=False)
-
-
-def _where(finding: Mapping[str, Any]) -> str:
-    return ".".join(map(str, finding["loc"]))
-
-
-class _Terms(NamedTuple):
-    """What many jobs have in common."""
-
-    type: str
-    lane: str
-    max_attempts: int
-    priority: int
-
-
-def _terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
-    try:
-        return _remembered_terms(type_name, lane, max_attempts, priority)
-    except TypeError:  # of something that cannot be remembered: the check says which
-        return _checked_terms(type_name, lane, max_attempts, priority)
-
-
-def _checked_terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
-    return _Terms(
-        _name("type", type_name),
-        _name("lane", lane),
-        _at_least_one("max_attempts", max_attempts),
-        _one_of("priority", priority, PRIORITIES),
-    )
-
-
-# Typed, because True is no 1 here. There are few lanes and types, and many jobs.
-_remembered_terms = lru_cache(typed=True)(_checked_terms)
+    if findings is None:
+        return []
+    found = findings(include_url=False, include_input=False, include_context=False)
+    return [(".".join(map(str, each["loc"])), each["msg"]) for each in found]
 
 
 def _name(field: str, given: str) -> str:
     if not isinstance(given, str) or not _is_name(given):
-        raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters that every database can hold")
+        raise BadField(field, given, f"a string of 1–{NAME_LENGTH} characters without NUL and unpaired surrogates")
     return given
 
 
+@lru_cache  # few lanes and types, many jobs
 def _is_name(text: str) -> bool:
     return bool(text.strip()) and len(text) <= NAME_LENGTH and storable(text) == text
 
 
-def _key(field: str, given: str | None) -> str | None:
-    if given is None:
-        return None
+def check_key(field: str, given: str) -> str:
     if not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or storable(given) != given:
-        raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters that every database can hold")
+        raise BadField(field, given, f"a string of 1–{KEY_LENGTH} characters without NUL and unpaired surrogates")
     return given
 
 
-def _at_least_one(field: str, given: int) -> int:
+def _key(field: str, given: str | None) -> str | None:
+    return None if given is None else check_key(field, given)
+
+
+def _attempts(given: int) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= 1000:
-        raise BadField(field, given, "an integer, 1–1000")
+        raise BadField("max_attempts", given, "an integer, 1–1000")
     return given
 
 
-def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
+def _one_of(field: str, given: Any, allowed: Sequence[int | str]) -> Any:
     if isinstance(given, bool) or given not in allowed:
         raise BadField(field, given, f"one of {', '.join(map(str, allowed))}")
     return given
 
 
-def _conflict(given: str | None) -> str | None:
-    if given is None or given == KEEP:
-        return None
-    if not isinstance(given, str) or given not in CONFLICTS:
-        raise BadField("on_conflict", given, f"one of {', '.join(CONFLICTS)}")
-    return given
-
-
 def current_traceparent() -> str | None:
-    """Where the application has OpenTelemetry and a span is open. Where it has not, this is one look into a dict."""
+    """Of the current OpenTelemetry span, if any. Without OpenTelemetry this costs one dict lookup."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
@@ -253,38 +196,38 @@ def current_traceparent() -> str | None:
 # --- times and scopes -------------------------------------------------------------------------------------
 
 
-def unique_scope(options: JobOptions, max_time: timedelta, now: Now) -> Scope:
-    """`max_time` is how long the table keeps a finished job: a key cannot be held for longer than its row exists."""
-    given = options.get("unique")
-    if options.get("unique_key") is None and (given is not None or options.get("on_conflict") is not None):
-        field, value = ("on_conflict", options.get("on_conflict")) if given is None else ("unique", given)
-        raise BadField(field, value, "left out without a unique_key")
-    if given is None:
-        return _UNTIL_DONE
-    if isinstance(given, str) and given in _WORDS:
-        return Scope(_WORDS[given])
+def scope_of(options: JobOptions, max_time: timedelta, now: Now) -> tuple[str | None, datetime | None]:
+    """How long the unique key is held, and until when; None is the default, until the job is done.
+
+    `max_time` is how long the table keeps a finished job: a key cannot be held for longer than its row exists.
+    """
+    given, on_conflict = options.get("unique"), options.get("on_conflict")
+    if options.get("unique_key") is None and (given is not None or on_conflict is not None):
+        field, value = ("on_conflict", on_conflict) if given is None else ("unique", given)
+        raise BadField(field, value, "omitted without a unique_key")
+    if given is None or given == "until done":
+        return None, None
+    if given == "while pending":
+        return PENDING, None
     time = _unique_time(given)
     if time > max_time:
         kept = f"{max_time / timedelta(days=1):g} days"
         raise BadField("unique", given, f"at most {kept}: as long as finished jobs are kept (KEEP_DONE_DAYS)")
-    return Scope(TIME, now() + time)
+    return TIME, now() + time
 
 
 def _unique_time(given: str | Seconds) -> timedelta:
     try:
-        time = _parse_for(given) if isinstance(given, str | bool) else timedelta(seconds=seconds(given))
+        if not isinstance(given, str | bool):
+            time = timedelta(seconds=seconds(given))
+        else:
+            match = re.fullmatch(r"for (.*[smhd])", str(given))
+            time = parse_duration(match[1]) if match else timedelta(0)
     except (TypeError, ValueError) as error:
         raise BadField("unique", given, _SCOPES) from error
     if time <= timedelta(0):
         raise BadField("unique", given, _SCOPES)
     return time
-
-
-def _parse_for(given: str | bool) -> timedelta:
-    """From "for 1h"."""
-    if not isinstance(given, str) or not given.startswith("for ") or given[-1] not in "smhd":
-        raise ValueError
-    return parse_duration(given.removeprefix("for "))
 
 
 def due_at(options: JobOptions, now: Now) -> datetime | None:
@@ -297,23 +240,18 @@ def due_at(options: JobOptions, now: Now) -> datetime | None:
 
 
 def expiry(options: JobOptions, due: datetime | None, now: Now) -> datetime | None:
-    """A job that could never start is refused here, where the producer can correct it."""
+    """Refuses a job that could never start, so that the producer can correct it."""
     expires_at, expires_in = options.get("expires_at"), options.get("expires_in")
-    if expires_at is None and expires_in is None:
-        return None
-    asked_at = now()
-    if expires_in is not None:
-        if expires_at is not None:
-            raise BadField("expires_in", expires_in, "omitted if expires_at is passed")
-        time = timedelta_of("expires_in", expires_in)
-        if time <= timedelta(0):
-            raise BadField("expires_in", expires_in, "more than 0 seconds")
-        expires_at = asked_at + time
     until = utc("expires_at", expires_at)
-    assert until is not None
-    if until <= asked_at:
+    if expires_in is not None:
+        if until is not None:
+            raise BadField("expires_in", expires_in, "omitted if expires_at is passed")
+        if (time := timedelta_of("expires_in", expires_in)) <= timedelta(0):
+            raise BadField("expires_in", expires_in, "more than 0 seconds")
+        until = now() + time
+    if until is not None and expires_in is None and until <= (asked_at := now()):
         raise BadField("expires_at", moment(until), f"later than now ({moment(asked_at)})")
-    if due is not None and until <= due:
+    if until is not None and due is not None and until <= due:
         raise BadField("expires_at", moment(until), f"later than the job is due ({moment(due)}), or it never starts")
     return until
 

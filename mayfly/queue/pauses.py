@@ -1,4 +1,4 @@
-"""Paused lanes and types: their rows, and the jobs that they postpone."""
+"""Paused lanes and types: their rows, and the jobs that a pause postpones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,13 +12,13 @@ from mayfly.queue.count import find_lanes
 from mayfly.schema.tables import PRIORITIES, WAITING_LENGTH
 
 LANE, TYPE = "lane", "type"
-PAUSED_FOR = timedelta(minutes=5)  # for a pause without an end; `resume` makes jobs due sooner
+PAUSED_FOR = timedelta(minutes=5)  # if a pause has no end; `resume` makes its jobs due at once
 ROWS_PER_SLICE = 1000
 
 SELECT_PAUSES = "SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses"
 DELETE_PAUSE = "DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name"
 
-# Whatever the reason: the pause may have been given another one since.
+# With any reason: the pause may have got another one since.
 POSTPONED = "type = :type AND waiting_for LIKE 'type % is paused%'"
 SELECT_POSTPONED = (
     "SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending'"
@@ -47,7 +47,7 @@ class Pause(NamedTuple):
 
     @property
     def waiting_for(self) -> str:
-        """What is written to jobs that it postpones."""
+        """Written to the jobs that it postpones."""
         return f"{self.kind} {self.name} is {self.words}"[:WAITING_LENGTH]
 
     def postponed_until(self, now: datetime) -> datetime:
@@ -55,21 +55,16 @@ class Pause(NamedTuple):
 
 
 class Pauses(NamedTuple):
-    """All that hold at one time, by name."""
+    """All pauses in effect at one time, by name."""
 
     lanes: Mapping[str, Pause]
     types: Mapping[str, Pause]
 
-    @classmethod
-    def of(cls, pauses: Iterable[Pause]) -> "Pauses":
-        known = list(pauses)
-        return cls(*({each.name: each for each in known if each.kind == kind} for kind in (LANE, TYPE)))
-
 
 def load_pauses(connection: Connection, now: datetime) -> Pauses:
-    """Few rows, if any: all are read at once."""
-    found = (_pause(*row) for row in connection.execute(SELECT_PAUSES).all())
-    return Pauses.of(each for each in found if each.holds(now))
+    """Reads all rows at once: there are few, if any."""
+    known = [each for row in connection.execute(SELECT_PAUSES).all() if (each := _pause(*row)).holds(now)]
+    return Pauses(*({each.name: each for each in known if each.kind == kind} for kind in (LANE, TYPE)))
 
 
 def pause(connection: Connection, new: Pause) -> bool:
@@ -93,14 +88,14 @@ def _is_paused(connection: Connection, kind: str, name: str, now: datetime) -> b
 
 
 def resume_jobs(database: Database, type_name: str, lanes: Iterable[str] | None = None) -> int:
-    """Make jobs due that a pause of this type has postponed; how many. One commit per slice."""
+    """Make jobs due that a pause of this type has postponed; returns their number. One commit per slice."""
     if lanes is None:
         lanes = database.read(lambda connection: find_lanes(connection))
     return sum(_resume_slice(database, type_name, lane, each) for lane in lanes for each in PRIORITIES)
 
 
 def _resume_slice(database: Database, type_name: str, lane: str, priority: int) -> int:
-    """Along the claim index, each slice from where the last one ended: jobs before that wait for something else."""
+    """Along the claim index; each slice starts where the last one ended. Skipped jobs wait for something else."""
     now = database.clock.now()
     values = {"lane": lane, "priority": priority, "type": type_name, "after": now, "size": ROWS_PER_SLICE}
     moved = 0

@@ -1,4 +1,4 @@
-"""Prune old rows of all tables: in small slices, each in its own commit, a bounded number per cycle."""
+"""Delete old rows of all tables in small slices, each in its own commit, a bounded number per cycle."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,26 +8,21 @@ from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import CANCELLED, DEAD, DONE, PRIORITIES
+from mayfly.schema.tables import ATTEMPT_OUTCOMES, CANCELLED, DEAD, DONE, PRIORITIES
 from mayfly.settings import Settings
 
 SLICE = 500
 SLICES_PER_CYCLE = 20
-REQUEST_DAYS = 1  # for so long an HTTP client may repeat a request with the same Idempotency-Key
+REQUEST_DAYS = 1  # how long an HTTP client may repeat a request with the same Idempotency-Key
 NEVER_SEALED = "completed_at IS NULL AND sealed_at IS NULL AND created_at < :before"  # its producer has died
 DELETE_STEPS = "DELETE FROM mayfly_chains WHERE job_id"  # steps that never ran
+CUTOFF_STEPS = 100  # see `cutoff`
 
-STEPS = 100
-
-# The intervals of mayfly_history in seconds, each a multiple of the one before it. Rows that no chart shows are
-# pruned, those of the longest together with the cycles; by whole days, so that most minutes have nothing to prune.
+# The intervals of mayfly_history in seconds, each a multiple of the one before it. Rows that no chart shows any more
+# are pruned, those of the longest span with the cycles; in steps of days, so that most cycles find nothing to prune.
 MINUTE, QUARTER, TWO_HOURS, EIGHT_HOURS = 60, 900, 7200, 28_800
 SPANS = (MINUTE, QUARTER, TWO_HOURS, EIGHT_HOURS)
-CHARTED = {
-    MINUTE: timedelta(hours=2),
-    QUARTER: timedelta(days=1, hours=1),
-    TWO_HOURS: timedelta(days=7, hours=4),
-}
+CHARTED = {MINUTE: timedelta(hours=2), QUARTER: timedelta(days=1, hours=1), TWO_HOURS: timedelta(days=7, hours=4)}
 DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,39 +30,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def cutoff(now: datetime, days: float) -> datetime:
     """Rows that are older may be deleted.
 
-    It moves in steps of a hundredth of the retention: an hour and a half for a week. If it moved every minute, every
-    cycle would find the one row that the same minute of that day had left.
+    It moves in steps of a hundredth of the retention: 100 minutes for a week. If it moved every minute, every cycle
+    would find a row or two to delete.
     """
     kept = timedelta(days=days)
-    step = max(kept / STEPS, timedelta.resolution)
+    step = max(kept / CUTOFF_STEPS, timedelta.resolution)
     return _EPOCH + (now - kept - _EPOCH) // step * step
 
 
 def chart_cutoff(now: datetime, span: int) -> datetime:
-    """Shorter intervals of mayfly_history that began before are in no chart."""
+    """Intervals of mayfly_history with this span that began earlier are in no chart."""
     return _EPOCH + (now - CHARTED[span] - _EPOCH) // DAY * DAY
-
-
-class Keep(NamedTuple):
-    """Days to keep each kind of row; None keeps it forever."""
-
-    done: float | None = 7
-    cancelled: float | None = 7
-    dead: float | None = None
-    cycles: float | None = 90
-    runners: float | None = 7
-    audit: float | None = 365
-
-
-def keep_from(settings: Settings) -> Keep:
-    return Keep(
-        done=settings.keep_done_days,
-        cancelled=settings.keep_cancelled_days,
-        dead=settings.keep_dead_days,
-        cycles=settings.keep_cycles_days,
-        runners=settings.keep_runners_days,
-        audit=settings.keep_audit_days,
-    )
 
 
 class Search(NamedTuple):
@@ -85,8 +58,8 @@ class Search(NamedTuple):
         return f"SELECT {self.key} FROM {self.table} WHERE {self.old} LIMIT {SLICE}"
 
 
-def prune(database: Database, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
-    """How many rows were deleted. Stops after `slices` deletions: the rest follows in the next cycles."""
+def prune(database: Database, keep: Settings, slices: int = SLICES_PER_CYCLE) -> int:
+    """Returns how many rows were deleted. Stops after `slices` DELETEs; the next cycles continue."""
     lanes = database.read(find_lanes)
     pruned = 0
     for search in searches(lanes, keep, database.clock.now()):
@@ -99,7 +72,7 @@ def prune(database: Database, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int
 
 
 def _prune_slice(database: Database, search: Search) -> int:
-    """Search without locks, then delete by primary key: no scan locks rows that others need."""
+    """Search without locks, then delete by primary key: no scan locks rows that other transactions need."""
     keys = database.read(lambda connection: connection.execute(search.statement, search.values).all())
     if not keys:
         return 0
@@ -107,7 +80,7 @@ def _prune_slice(database: Database, search: Search) -> int:
 
 
 def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
-    """A job that was retried since the search stays."""
+    """A job that was retried since the search is kept."""
     values = numbered_parameters(sorted(set(keys)))
     listed = placeholders(values)
     if search.dependents:
@@ -116,32 +89,31 @@ def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     return connection.execute(statement, {**search.values, **values}).rowcount
 
 
-def searches(lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
-    for status, days in ((DONE, keep.done), (CANCELLED, keep.cancelled), (DEAD, keep.dead)):
-        if days is not None:
-            for lane in lanes:
-                for priority in PRIORITIES:
-                    yield finished_jobs(lane, status, priority, cutoff(now, days))
-    if keep.done is not None:
-        before = cutoff(now, keep.done)
-        yield _aged("mayfly_batches", "batch_key", "completed_at", before)
-        yield Search("mayfly_batches", "batch_key", NEVER_SEALED, {"before": before})
-    if keep.runners is not None:
-        before = cutoff(now, keep.runners)
-        yield _aged("mayfly_runners", "worker_id", "finished_at", before)
-        # A window that ended so long ago counts nothing. A new one may have begun since the search.
-        yield _aged("mayfly_limits", "limit_key", "opens_at", before)._replace(still=" AND opens_at < :before")
-    if keep.cycles is not None:
-        before = cutoff(now, keep.cycles)
-        yield _aged("mayfly_attempts", "id", "finished_at", before)
-        yield _aged("mayfly_cycles", "id", "started_at", before)
-        # A cycle's id is the millisecond in which it began, so the totals need no index of their own.
-        yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
-        yield _history(EIGHT_HOURS, before)
+def searches(lanes: Sequence[str], keep: Settings, now: datetime) -> Iterator[Search]:
+    """One per table whose rows expire. `keep` has the days after which a row is old; None keeps dead jobs forever."""
+    kept = ((DONE, keep.keep_done_days), (CANCELLED, keep.keep_cancelled_days), (DEAD, keep.keep_dead_days))
+    for status, days in kept:
+        for lane in lanes if days is not None else ():
+            for priority in PRIORITIES:
+                yield finished_jobs(lane, status, priority, cutoff(now, days or 0))
+    before = cutoff(now, keep.keep_done_days)
+    yield _aged("mayfly_batches", "batch_key", "completed_at", before)
+    yield Search("mayfly_batches", "batch_key", NEVER_SEALED, {"before": before})
+    before = cutoff(now, keep.keep_runners_days)
+    yield _aged("mayfly_runners", "worker_id", "finished_at", before)
+    # A window that ended so long ago counts nothing. A new one may have begun since the search.
+    yield _aged("mayfly_limits", "limit_key", "opens_at", before)._replace(still=" AND opens_at < :before")
+    before = cutoff(now, keep.keep_cycles_days)
+    for outcome in ATTEMPT_OUTCOMES:
+        old = f"outcome = '{outcome}' AND finished_at < :before ORDER BY finished_at"
+        yield Search("mayfly_attempts", "id", old, {"before": before})
+    yield _aged("mayfly_cycles", "id", "started_at", before)
+    # A cycle's id is the millisecond in which it began, so the totals need no index of their own.
+    yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
+    yield _history(EIGHT_HOURS, before)
     for span in CHARTED:
         yield _history(span, chart_cutoff(now, span))
-    if keep.audit is not None:
-        yield _aged("mayfly_audit", "id", "done_at", cutoff(now, keep.audit))
+    yield _aged("mayfly_audit", "id", "done_at", cutoff(now, keep.keep_audit_days))
     # The same key may have been used again since the search, by this token or another.
     answered = _aged("mayfly_requests", "idempotency_key", "created_at", cutoff(now, REQUEST_DAYS))
     yield answered._replace(still=" AND created_at < :before")
@@ -162,7 +134,7 @@ def _aged(table: str, key: str, age: str, before: Any) -> Search:
 
 
 def _history(span: int, before: datetime) -> Search:
-    """Intervals of several lengths begin with the same millisecond."""
+    """Intervals of several spans may begin at the same millisecond."""
     old = "span = :span AND begins < :before ORDER BY begins"
     return Search(
         "mayfly_history", "begins", old, {"span": span, "before": milliseconds(before)}, " AND span = :span"

@@ -1,23 +1,23 @@
-"""Rescue jobs of dead runners, by liveness and never by age; and renew the leases of runners that live long."""
+"""Rescue jobs of dead runners, by liveness and never by age. Also renews the leases of runners in long lanes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.fleet.runners import LOST, EndedRunner, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
+from mayfly.log_messages import LogMessage, job_failed
+from mayfly.process import timing
 from mayfly.process.identity import Host, Process
 from mayfly.process.status_page import RunnerStatus
-from mayfly.process.timing import timing
 from mayfly.queue.claim import JOB_COLUMNS, job_from_row
-from mayfly.queue.outcome import Outcome, Settlement, Settler
+from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement, Settler
 from mayfly.queue.settle import Settled, settle
 from mayfly.stats.histograms import Tally
 
-# Along the claim index: only jobs that are being processed are read, and these are few.
+# Along the claim index: reads only jobs that are being processed, and there are few.
 PROCESSING_JOBS = f"SELECT worker_id, {JOB_COLUMNS} FROM mayfly_jobs WHERE lane = :lane AND status = 'processing'"
 HELD_JOBS = f"{PROCESSING_JOBS} AND worker_id = :worker_id"
 EXPIRED_JOBS = f"{PROCESSING_JOBS} AND lease_until <= :now"
@@ -34,46 +34,40 @@ RENEW_JOBS = (
 Judge = Callable[[Job, int], tuple[Outcome, int | None]]  # job, number of jobs held → outcome, duration in ms
 
 
-@dataclass(frozen=True)
-class Rescued:
-    """The jobs of one dead runner."""
-
-    worker_id: str
-    lane: str
-    settlements: tuple[Settlement, ...]
-    tally: Tally
-    settled: Settled | None = None  # None: it held no jobs
-
-
 def dead_runners(database: Database, here: Host) -> list[LiveRunner]:
     now = database.clock.now()
     return [each for each in database.run(live_runners) if is_dead(each, here, now)]
 
 
 def is_dead(runner: LiveRunner, here: Host, now: datetime) -> bool:
-    """On this machine the process shows it. Of another host only the lease is known."""
+    """On this machine the process is checked; for another host only the lease is known."""
     if runner.host == here:
         return not runner.process.is_alive
     return runner.lease_until <= now
 
 
-def rescue_runner(database: Database, settler: Settler, lane: str, judge: Judge, tally: Tally) -> Rescued:
-    """Settle all jobs that a runner still holds. The rows decide which, not the exit code."""
+def rescue_runner(database: Database, settler: Settler, lane: str, judge: Judge, tally: Tally) -> Settled:
+    """Settle all jobs that a runner still holds according to their rows, not to its exit code."""
     held = database.run(lambda connection: held_jobs(connection, lane, settler.worker_id))
-    return rescue_jobs(database, settler, lane, held, judge, tally)
+    return rescue_jobs(database, settler, held, judge, tally)
 
 
-def rescue_jobs(
-    database: Database, settler: Settler, lane: str, held: Sequence[Job], judge: Judge, tally: Tally
-) -> Rescued:
-    """Settle these, and no other job that their owner may hold."""
+def rescue_jobs(database: Database, settler: Settler, held: Sequence[Job], judge: Judge, tally: Tally) -> Settled:
+    """Settle these jobs, and no others that their owner may hold."""
     settlements = [Settlement(job, *judge(job, len(held))) for job in held]
-    if not settlements:
-        return Rescued(settler.worker_id, lane, (), tally)
-    settled = settle(database, settler, settlements, tally)
-    lost = {job.id for job in settled.lost}
-    ours = tuple(each for each in settlements if each.job.id not in lost)
-    return Rescued(settler.worker_id, lane, ours, settled.tally, settled)
+    return settle(database, settler, settlements, tally) if settlements else Settled((), (), tally)
+
+
+def rescue_messages(settled: Settled) -> list[LogMessage]:
+    """What is to be logged: the jobs that were not simply released, and the messages of follow-ups."""
+    judged = [each for each in settled.settlements if each.outcome.kind is not OutcomeKind.RELEASED]
+    return [*map(_message, judged), *settled.events]
+
+
+def _message(settlement: Settlement) -> LogMessage:
+    job, kind = settlement.job, settlement.outcome.kind.value
+    reason = (settlement.outcome.error or "").partition("\n")[0].removeprefix(f"{kind}: ")
+    return job_failed(job.id, job.type, job.attempt, job.max_attempts, kind, reason)
 
 
 def held_jobs(connection: Connection, lane: str, worker_id: str) -> list[Job]:
@@ -82,7 +76,7 @@ def held_jobs(connection: Connection, lane: str, worker_id: str) -> list[Job]:
 
 
 def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) -> dict[tuple[str, str], list[Job]]:
-    """Jobs whose lease has expired, by lane and owner: those that no runner's row accounts for."""
+    """Jobs whose lease has expired, by lane and owner: a fallback for jobs whose owner has no runner row."""
     found: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for lane in lanes:
         for worker_id, *row in connection.execute(EXPIRED_JOBS, {"lane": lane, "now": now}).all():
@@ -91,19 +85,20 @@ def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) ->
 
 
 def close_lost(database: Database, worker_id: str, status: RunnerStatus | None) -> None:
-    known = status or RunnerStatus()
-    ended = EndedRunner(LOST, jobs_done=known.done, jobs_failed=known.failed)
+    ended = EndedRunner(LOST)
+    if status is not None:
+        ended = EndedRunner(LOST, jobs_done=status.done, jobs_failed=status.failed, average_ms=status.average_ms)
     now = database.clock.now()
     database.run(lambda connection: close_runner(connection, worker_id, ended, now))
 
 
 def long_lease() -> timedelta:
-    """Of a runner in a long lane: its host may be silent for this long."""
+    """The lease of a runner in a long lane: its host may be unreachable for this long."""
     return timedelta(seconds=timing().long_lease_seconds)
 
 
 def renew(connection: Connection, lane: str, worker_id: str, runner: Process, now: datetime) -> None:
-    """Fenced like every write of a runner: jobs that were rescued meanwhile stay as they are."""
+    """Fenced like every write of a runner: jobs that were rescued in the meantime are not changed."""
     lease = {"worker_id": worker_id, "lease_until": now + long_lease()}
     process = {"pid": runner.pid, "pid_started": runner.started}  # its planner may exit before its first claim
     connection.execute(RENEW_RUNNER, {**lease, **process, "now": now})

@@ -1,18 +1,18 @@
 """The handler of type `command`: it runs a command of a schedule file, without a shell, with bounded output and time.
 
-Only what the schedule files of this host name is run, never what a row says. The command has a process group of its
-own, of which nothing is left when its job ends. bootstrap.py imports this module for the first such job.
+It runs only commands in the schedule files of this host, never a command from a row. The command has its own process
+group, which is killed when the job ends. client.py imports this module for the first such job.
 """
 
 import math
 import os
-import selectors
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from typing import Any
 
 from mayfly.clock import monotonic
@@ -24,11 +24,11 @@ from mayfly.schedules.next_due import schedule_files
 from mayfly.schedules.parse import ScheduleEntry
 from mayfly.settings import Settings
 
-MAX_OUTPUT_BYTES = 8000  # kept of the end of the output; as JSON it may be six times as long, and still fits a result
+MAX_OUTPUT_BYTES = 8000  # the end of the output; as JSON it may be six times as long, and still fits a result
 CHUNK = 64 << 10
 MAX_WAIT_SECONDS = 60.0  # of one select() if the command has no timeout
 STOP_TIMEOUT_SECONDS = 2.0  # between TERM and KILL, after its own timeout
-INTERRUPTED_STOP_TIMEOUT_SECONDS = 0.2  # and after its runner's: the guard's second alarm comes after 0.5 s
+INTERRUPTED_STOP_TIMEOUT_SECONDS = 0.2  # after its runner's timeout: the guard's second alarm comes after 0.5 s
 
 
 def run_scheduled_command(job: Job, settings: Settings) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def run_scheduled_command(job: Job, settings: Settings) -> dict[str, Any]:
 
 
 def run_command(entry: ScheduleEntry, command: str, home: Path) -> dict[str, Any]:
-    """Its exit code and output; any exit code but 0 is a failure of the job, with the output in the error."""
+    """Returns exit code and output. Any exit code but 0 is a failure of the job, with the output in the error."""
     tail = Tail()
     with _started(command, home) as process:
         in_time = _follow(process, tail, entry.timeout)
@@ -54,13 +54,13 @@ def run_command(entry: ScheduleEntry, command: str, home: Path) -> dict[str, Any
         raise Retry(f"timed out after {entry.timeout} s and was terminated: {command}\n{tail}".rstrip())
     code = process.returncode
     if code != 0:
-        how = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+        how = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
         raise Retry(f"{how}: {command}\n{tail}".rstrip())
     return {"exit_code": code, "output": str(tail)}
 
 
 class Tail:
-    """The end of what a command printed."""
+    """The end of a command's output."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -72,17 +72,17 @@ class Tail:
 
     def __str__(self) -> str:
         text = self._kept.decode("utf-8", "replace").rstrip()
-        left_out = self._bytes - len(self._kept)
-        return f"… {left_out:,} bytes left out …\n{text}" if left_out else text
+        omitted = self._bytes - len(self._kept)
+        return f"… {omitted:,} bytes omitted …\n{text}" if omitted else text
 
 
 @contextmanager
 def _started(command: str, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Its whole process group ends with the block. A path is relative to MAYFLY_HOME."""
+    """Start the command; its process group is killed at the end of the block. A path is relative to MAYFLY_HOME."""
     program, *arguments = shlex.split(command)
     runner = os.getpid()
     try:
-        process = subprocess.Popen(  # noqa: S603 - what an operator wrote into a schedule file
+        process = subprocess.Popen(  # noqa: S603 - the command comes from a schedule file of an operator
             [str(home / program) if "/" in program else program, *arguments],
             cwd=home,
             stdin=subprocess.DEVNULL,
@@ -105,20 +105,23 @@ def _started(command: str, home: Path) -> Iterator[subprocess.Popen[bytes]]:
 def _follow(process: subprocess.Popen[bytes], tail: Tail, timeout: int | None) -> bool:
     """Read its output until it exits; False if its timeout comes first.
 
-    The exit counts, not the end of the output: a process that it left behind may keep the pipe open.
+    Waits for the exit, not for the end of the output: a process that it left behind may keep the pipe open.
     """
     assert process.stdout is not None
-    output = process.stdout.fileno()
+    output, end = process.stdout.fileno(), os.pidfd_open(process.pid)
     os.set_blocking(output, False)
     deadline = math.inf if timeout is None else monotonic() + timeout
-    with _watching(process, output) as selector:
-        while monotonic() < deadline:
-            ready = {key.data for key, _ in selector.select(min(deadline - monotonic(), MAX_WAIT_SECONDS))}
-            if "output" in ready and not _drain(output, tail):
-                selector.unregister(output)
-            if "end" in ready:
+    watched = {output, end}
+    try:
+        while (left := deadline - monotonic()) > 0:
+            ready, _, _ = select(watched, (), (), min(left, MAX_WAIT_SECONDS))
+            if output in ready and not _drain(output, tail):
+                watched.remove(output)
+            if end in ready:
                 _drain(output, tail)
                 return True
+    finally:
+        os.close(end)
     return False
 
 
@@ -133,18 +136,6 @@ def _drain(output: int, tail: Tail) -> bool:
     return True
 
 
-@contextmanager
-def _watching(process: subprocess.Popen[bytes], output: int) -> Iterator[selectors.BaseSelector]:
-    end = os.pidfd_open(process.pid)
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ, "output")
-            selector.register(end, selectors.EVENT_READ, "end")
-            yield selector
-    finally:
-        os.close(end)
-
-
 def _end_group(process: subprocess.Popen[bytes], timeout_seconds: float) -> None:
     """TERM, then KILL. Called before the process is waited for: until then its pid is not reused."""
     if process.returncode is not None:
@@ -152,8 +143,6 @@ def _end_group(process: subprocess.Popen[bytes], timeout_seconds: float) -> None
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
         end = os.pidfd_open(process.pid)
-        with selectors.DefaultSelector() as selector:
-            selector.register(end, selectors.EVENT_READ)
-            selector.select(timeout_seconds)
+        select([end], (), (), timeout_seconds)
         os.close(end)
         os.killpg(process.pid, signal.SIGKILL)

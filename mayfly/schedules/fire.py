@@ -1,4 +1,4 @@
-"""Fire schedules: decide which due times become jobs, insert these, and record how far each schedule was handled.
+"""Fire schedules: decide which due times become jobs, insert them, and record up to when each schedule was handled.
 
 `decide` is pure. `fire_due` applies its decisions in one transaction that locks the rows of the schedules, so that of
 several hosts only one fires each due time.
@@ -6,13 +6,13 @@ several hosts only one fires each due time.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
 
 from mayfly import json_text
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.queue.insert import NewJob, insert_jobs
@@ -21,7 +21,7 @@ from mayfly.schedules.cron import due_times, last_due, next_due
 from mayfly.schedules.parse import ScheduleEntry
 from mayfly.schema.tables import SCHEDULED
 
-ON_TIME = timedelta(seconds=90)  # one cycle per minute, of which one may be skipped or slow
+ON_TIME = timedelta(seconds=90)  # there is one cycle per minute, and one may be skipped or slow
 MAX_JOBS_PER_FIRING = 1000  # of one schedule in one cycle; with catch_up=all the rest follows in the next cycles
 
 KNOWN_SCHEDULES = (
@@ -49,21 +49,10 @@ class KnownSchedule:
         return self.paused_at is not None and (self.paused_until is None or now < self.paused_until)
 
     def handled_until(self, now: datetime) -> datetime:
-        """Due times up to here are not fired any more, those of a pause that has ended included."""
+        """Due times up to here are not fired any more. Includes a pause that has ended."""
         if self.paused_until is None or self.paused_until > now:
             return self.dealt_until
         return max(self.dealt_until, self.paused_until - timedelta.resolution)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What this cycle does with one schedule."""
-
-    entry: ScheduleEntry
-    dealt_until: datetime
-    due: tuple[datetime, ...] = ()  # these become jobs
-    skipped: tuple[datetime, datetime] | None = None  # the first and the last of those that do not
-    because: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +63,16 @@ class Skipped:
     first: datetime
     last: datetime
     because: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What this cycle does with one schedule."""
+
+    entry: ScheduleEntry
+    dealt_until: datetime
+    due: tuple[datetime, ...] = ()  # these become jobs
+    skipped: Skipped | None = None
 
 
 @dataclass(frozen=True)
@@ -89,18 +88,19 @@ class Fired:
 
 
 def fire_due(database: Database, entries: Sequence[ScheduleEntry], validator: JobValidator) -> Fired:
-    """While nothing is due, nothing is written and no lock is taken."""
+    """Writes nothing and takes no lock while nothing is due."""
     now = database.clock.now()
     known = _load_or_add(database, entries, now)
     checks: dict[ScheduleEntry, datetime | None] = {
-        each: needs_check_at(each, known[each.name], now) for each in entries
+        each: now if known[each.name].rule != each.rule else _next(each, known[each.name].handled_until(now))
+        for each in entries
     }
     due = [entry for entry, at in checks.items() if at is not None and at <= now]
     if not due:
         return Fired(next_at=_earliest(checks.values()))
-    firing = database.run(lambda connection: _fire(connection, due, validator, now))
+    fired, later = database.run(lambda connection: _fire(connection, due, validator, now))
     checks |= dict.fromkeys(due, None)
-    return Fired(tuple(firing.jobs), tuple(firing.skipped), _earliest([*checks.values(), *firing.next_checks]))
+    return replace(fired, next_at=_earliest([*checks.values(), *later]))
 
 
 def _load_or_add(database: Database, entries: Sequence[ScheduleEntry], now: datetime) -> Mapping[str, KnownSchedule]:
@@ -115,50 +115,29 @@ def _load_or_add(database: Database, entries: Sequence[ScheduleEntry], now: date
 
 def _fire(
     connection: Connection, entries: Sequence[ScheduleEntry], validator: JobValidator, now: datetime
-) -> "_Firing":
+) -> tuple[Fired, list[datetime | None]]:
+    """Returns also the times at which these schedules must be checked again."""
     known = lock_known(connection, [each.name for each in entries])
     decisions = decide_all(entries, known, now)  # none for a schedule that another host has just fired
-    firing = _Firing(validator)
+    jobs: list[tuple[ScheduleEntry, datetime]] = []
+    skipped: list[Skipped] = []
     for each in decisions:
-        firing.fire(connection, each)
-    firing.insert_overlapping(connection)
-    last = {entry.name: due for entry, due in firing.jobs}
+        skipped += [each.skipped] if each.skipped else []
+        fired = _fire_first(connection, validator, each) if each.entry.overlap == "skip" else len(each.due)
+        jobs += [(each.entry, due) for due in each.due[:fired]]
+        if rest := each.due[fired:]:
+            skipped.append(Skipped(each.entry, rest[0], rest[-1], "overlap=skip: the job before it is unfinished"))
+    insert_jobs(connection, [new_job(validator, *each) for each in jobs if each[0].overlap == "allow"])
     before = {each.entry.name: known[each.entry.name].last_due_at for each in decisions}
-    write_progress(connection, decisions, {**before, **last})
-    handled = {each.entry: each for each in decisions}
-    firing.next_checks = [next_check_at(handled.get(each, Decision(each, now)), now) for each in entries]
-    return firing
+    write_progress(connection, decisions, {**before, **{entry.name: due for entry, due in jobs}})
+    until = {each.entry: each.dealt_until for each in decisions}
+    later = [_next(each, min(now, until.get(each, now))) for each in entries]  # in the past: more to catch up with
+    return Fired(tuple(jobs), tuple(skipped)), later
 
 
-@dataclass
-class _Firing:
-    """What one transaction does; a repeated transaction starts with a new one."""
-
-    validator: JobValidator
-    jobs: list[tuple[ScheduleEntry, datetime]] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    next_checks: list[datetime | None] = field(default_factory=list)
-
-    def fire(self, connection: Connection, decision: Decision) -> None:
-        entry = decision.entry
-        if decision.skipped is not None:
-            self.skipped.append(Skipped(entry, *decision.skipped, decision.because))
-        if entry.overlap == "skip" and decision.due:
-            self._fire_first(connection, entry, decision.due)
-        else:
-            self.jobs += [(entry, due) for due in decision.due]
-
-    def _fire_first(self, connection: Connection, entry: ScheduleEntry, due: Sequence[datetime]) -> None:
-        """With overlap=skip the first due time excludes all others, unless an earlier job excludes it."""
-        fired = insert_jobs(connection, [new_job(self.validator, entry, due[0])])
-        self.jobs += [(entry, each) for each in due[:fired]]
-        if due[fired:]:
-            self.skipped.append(Skipped(entry, due[fired], due[-1], "overlap=skip: the job before it is unfinished"))
-
-    def insert_overlapping(self, connection: Connection) -> None:
-        """Jobs of schedules with overlap=allow, all in one statement."""
-        new = [new_job(self.validator, entry, due) for entry, due in self.jobs if entry.overlap == "allow"]
-        insert_jobs(connection, new)
+def _fire_first(connection: Connection, validator: JobValidator, decision: Decision) -> int:
+    """For overlap=skip: only the first due time becomes a job, and only if no earlier job is unfinished: 0 or 1."""
+    return insert_jobs(connection, [new_job(validator, decision.entry, each) for each in decision.due[:1]])
 
 
 def new_job(validator: JobValidator, entry: ScheduleEntry, due: datetime) -> NewJob:
@@ -191,57 +170,40 @@ def _earliest(times: Iterable[datetime | None]) -> datetime | None:
 
 def decide(entry: ScheduleEntry, known: KnownSchedule, now: datetime) -> Decision | None:
     """None if there is nothing to do and nothing to write."""
-    is_new = known.rule != entry.rule  # an edited rule must not fire for the time before the edit
+    is_new = known.rule != entry.rule  # an edited rule must not fire for times before the edit
     after = max(known.handled_until(now), counts_from(entry, now)) if is_new else known.handled_until(now)
     first = _next(entry, after)
     if first is None or first > now:
         return Decision(entry, after) if is_new else None
     last = last_due(entry.expression, entry.zone, after, now) or first
     if known.is_paused(now):
-        return Decision(entry, last, skipped=(first, last), because=_paused(known))
+        because = f"paused: {known.pause_reason}" if known.pause_reason else "paused"
+        return Decision(entry, last, skipped=Skipped(entry, first, last, because))
     if entry.catch_up == "all":
-        due = _due_between(entry, after, now)
+        times = islice(due_times(entry.expression, entry.zone, after), MAX_JOBS_PER_FIRING)
+        due = tuple(takewhile(lambda at: at <= now, times))
         return Decision(entry, due[-1], due)
     if entry.catch_up == "none" and now - last > ON_TIME:
-        return Decision(entry, last, skipped=(first, last), because="catch_up=none")
+        return Decision(entry, last, skipped=Skipped(entry, first, last, "catch_up=none"))
     if first == last:
         return Decision(entry, last, (last,))
     before = last_due(entry.expression, entry.zone, first - timedelta.resolution, last - timedelta.resolution)
-    return Decision(entry, last, (last,), (first, before or first), f"catch_up={entry.catch_up}")
+    return Decision(entry, last, (last,), Skipped(entry, first, before or first, f"catch_up={entry.catch_up}"))
 
 
 def decide_all(entries: Iterable[ScheduleEntry], known: Mapping[str, KnownSchedule], now: datetime) -> list[Decision]:
-    """Of the entries that have a row."""
+    """For the entries that have a row."""
     found = (decide(each, known[each.name], now) for each in entries if each.name in known)
     return [each for each in found if each is not None]
 
 
 def counts_from(entry: ScheduleEntry, now: datetime) -> datetime:
-    """From when a new rule counts: when its file was written, but not for times that are already late."""
+    """From when a new rule applies: since its file was written, but not for due times that are late already."""
     return min(now, max(entry.written_at or now, now - ON_TIME))
-
-
-def needs_check_at(entry: ScheduleEntry, known: KnownSchedule, now: datetime) -> datetime | None:
-    """When `decide` has something to decide: now, or the next due time."""
-    return now if known.rule != entry.rule else _next(entry, known.handled_until(now))
-
-
-def next_check_at(decision: Decision, now: datetime) -> datetime | None:
-    """The same after a decision; in the past if there is more to catch up with."""
-    return _next(decision.entry, min(now, decision.dealt_until))
-
-
-def _due_between(entry: ScheduleEntry, after: datetime, until: datetime) -> tuple[datetime, ...]:
-    times = islice(due_times(entry.expression, entry.zone, after), MAX_JOBS_PER_FIRING)
-    return tuple(takewhile(lambda at: at <= until, times))
 
 
 def _next(entry: ScheduleEntry, after: datetime) -> datetime | None:
     return next(iter(next_due(entry.expression, entry.zone, after)), None)
-
-
-def _paused(known: KnownSchedule) -> str:
-    return f"paused: {known.pause_reason}" if known.pause_reason else "paused"
 
 
 # --- the table mayfly_schedules ---------------------------------------------------------------------------
@@ -252,18 +214,17 @@ def load_known(connection: Connection) -> dict[str, KnownSchedule]:
 
 
 def lock_known(connection: Connection, names: Collection[str]) -> dict[str, KnownSchedule]:
-    """The rows of these, locked until the end of the transaction.
+    """The rows of these schedules, locked until the end of the transaction.
 
     Locked in one order on all hosts, and without SKIP LOCKED: a skipped row would be a due time that never fires.
     """
-    values = {f"name_{number}": name for number, name in enumerate(sorted(names))}
-    listed = ", ".join(f":{each}" for each in values)
-    locking = f"{KNOWN_SCHEDULES} WHERE name IN ({listed}) ORDER BY name{connection.dialect.row_lock}"
+    values = numbered_parameters(sorted(names), "name")
+    locking = f"{KNOWN_SCHEDULES} WHERE name IN ({placeholders(values)}) ORDER BY name{connection.dialect.row_lock}"
     return {name: _known(*row) for name, *row in connection.execute(locking, values).all()}
 
 
 def add_new(connection: Connection, entries: Sequence[ScheduleEntry], now: datetime) -> None:
-    """A new schedule has no past. A row that another host has added in the meantime stays as it is."""
+    """Earlier due times of a new schedule do not fire. A row that another host has added meanwhile is not changed."""
     rows = [{"name": each.name, "rule": each.rule, "dealt_until": counts_from(each, now)} for each in entries]
     if rows:
         connection.execute_many(connection.dialect.insert_missing("mayfly_schedules", ("name",), rows[0]), rows)
@@ -290,7 +251,7 @@ def pause(
 
 
 def resume(connection: Connection, name: str, now: datetime) -> bool:
-    """True if it was paused. Due times of the pause are not made up for."""
+    """True if it was paused. Due times during the pause are skipped."""
     values = {**dict.fromkeys(_PAUSE), "dealt_until": now}
     resuming = f"{_update(connection, values)} AND paused_at IS NOT NULL"
     return connection.execute(resuming, {**values, "own_name": name}).rowcount == 1

@@ -1,4 +1,4 @@
-"""The next-due cache: whether a schedule may be due, without parsing one. An idle cycle asks this, so it is light.
+"""The next-due cache: whether a schedule may be due, without parsing any. Used by idle cycles, so it imports little.
 
 A full cycle writes a file into the state directory: when the next schedule of this host is due, and the signatures of
 the schedule files that it read. While these files are unchanged, nothing is due before that time.
@@ -20,7 +20,7 @@ SETTLED = timedelta(seconds=2)  # a file may change twice within one tick of its
 
 
 def schedule_files(settings: "Settings") -> list[Path]:
-    """Every file that should be read, also a configured file that does not exist."""
+    """Every file that should be read, including a configured file that does not exist."""
     usual = {under_home(Path(each), settings.home) for each in SCHEDULE_FILES}
     return [file for path in settings.schedule_files for file in _files_at(path, is_usual=path in usual)]
 
@@ -38,7 +38,7 @@ def _files_at(path: Path, is_usual: bool) -> Iterator[Path]:
 
 
 def file_signatures(files: list[Path]) -> str:
-    """What changes with every edit: inode, size and times."""
+    """A text that changes with every edit: inode, size and times."""
     return "\n".join(map(_signature, files))
 
 
@@ -51,7 +51,7 @@ def _signature(file: Path) -> str:
 
 
 def may_be_due(settings: "Settings", directory: Path, now: datetime) -> bool:
-    """False only if nothing is due on this host: there are no schedules, or the cache says so."""
+    """False only if nothing is due on this host: there are no schedules, or the cached time is later."""
     files = schedule_files(settings)
     if not files:
         return False
@@ -63,7 +63,7 @@ def may_be_due(settings: "Settings", directory: Path, now: datetime) -> bool:
 
 
 def write_next_due(directory: Path, signatures: str, at: datetime | None) -> None:
-    """Written atomically. `signatures` are from before the files were read."""
+    """Written atomically. `signatures` must have been computed before the files were read."""
     draft = directory / f"{NEXT_DUE_FILE}.new"
     draft.write_text(f"{NEVER if at is None else at.isoformat()}\n{signatures}", "utf-8")
     draft.replace(directory / NEXT_DUE_FILE)
@@ -75,13 +75,6 @@ def clear_next_due(directory: Path) -> None:
 
 
 def are_settled(files: list[Path], host_now: datetime) -> bool:
-    """Whether the signatures can be trusted: no file was changed just now, by this host's clock."""
-    newest = max((_changed(file) for file in files), default=0.0)
+    """Whether the signatures can be trusted: no file was changed just now, according to this host's clock."""
+    newest = max((file.stat().st_ctime for file in files if file.exists()), default=0.0)
     return newest < (host_now - SETTLED).timestamp()
-
-
-def _changed(file: Path) -> float:
-    try:
-        return file.stat().st_ctime
-    except OSError:
-        return 0.0

@@ -1,4 +1,4 @@
-"""Parse the lines of schedule files into entries, and write an entry as its line. Pure."""
+"""Parse the lines of schedule files into entries. Pure."""
 
 import re
 import shlex
@@ -47,7 +47,7 @@ class ScheduleEntry:
 
     @property
     def rule(self) -> str:
-        """When it is due: a schedule whose rule has changed has no past."""
+        """When it is due. After a change of the rule, earlier due times do not fire."""
         return f"{self.expression} {self.tz}"
 
     @property
@@ -85,7 +85,7 @@ def _name(text: str) -> str:
 def _zone(text: str) -> str:
     try:
         ZoneInfo(text)
-    except (KeyError, OSError, ValueError) as error:  # not found; a directory; a path that leads out of the data
+    except (KeyError, OSError, ValueError) as error:  # not found; a directory; a path outside of the data
         raise ValueError from error
     return text
 
@@ -136,7 +136,7 @@ class GivenOption(NamedTuple):
 
 
 def read_options(line: Line, before: Mapping[str, GivenOption] = MappingProxyType({})) -> dict[str, GivenOption]:
-    """The options that come next, added to those before."""
+    """The options at the current position, added to `before`."""
     found = dict(before)
     while match := _WRITTEN.match(line.rest.text):
         name, text, column = match[1], match[2], line.rest.column
@@ -161,22 +161,17 @@ def _option(name: str, text: str, column: int) -> Any:
 
 
 def parse_text(text: str, file: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
-    """One for each line that is neither empty nor a comment."""
+    """One result per line that is neither empty nor a comment."""
     for number, line in enumerate(text.split("\n"), start=1):
-        if is_meaningful(line):
+        if line.strip() and not line.lstrip().startswith("#"):
             try:
                 yield parse_line(line, f"{file}, line {number}")
             except BadSchedule as error:
                 yield ScheduleProblem(file, number, error.column, error.reason)
 
 
-def is_meaningful(line: str) -> bool:
-    """Whether it is neither empty nor a comment."""
-    return bool(line.strip()) and not line.lstrip().startswith("#")
-
-
 def parse_line(text: str, where: str = "") -> ScheduleEntry:
-    """The schedule of a line; BadSchedule, with a column, if it is wrong."""
+    """The schedule of a line; raises BadSchedule, with a column, if it is invalid."""
     line = Line(text)
     expression = read_expression(line)
     options = read_options(line)
@@ -209,7 +204,9 @@ def _command(line: Line, expression: str, options: dict[str, GivenOption], where
 
 def _entry(column: int, where: str, options: dict[str, GivenOption], **fields: Any) -> ScheduleEntry:
     values = {name: given.value for name, given in options.items()}
-    name = values.pop("name", None) or default_name(fields["type"], fields.get("command"))
+    # By default its type, or the name of its program: `nightly` for `run: scripts/nightly --all`.
+    usual = fields.get("command", fields["type"]).split()[0].rpartition("/")[2]
+    name = values.pop("name", None) or usual
     if not re.fullmatch(NAME_PATTERN, name):
         refuse(column, f"{name!r} cannot be its name: give it one with name=, of {NAME_RULE}")
     return ScheduleEntry(name=name, where=where, **fields, **values)
@@ -219,7 +216,7 @@ def _type(word: Word) -> str:
     if not word.text:
         refuse(word.column, "a type is missing: write the type of the job, or run: and a command")
     if not re.fullmatch(NAME_PATTERN, word.text):
-        refuse(word.column, f"{word.text!r} is no type: it must be {NAME_RULE}")
+        refuse(word.column, f"{word.text!r} is not a valid type: it must be {NAME_RULE}")
     if word.text == COMMAND:
         refuse(word.column, "commands are scheduled with run:, as in run: scripts/nightly --all")
     return word.text
@@ -233,38 +230,11 @@ def _payload(line: Line) -> str:
         value, end = json_text.decode_first(rest.text)
         text = json_text.encode(value)
     except ValueError as error:
-        refuse(rest.column + getattr(error, "pos", 0), f"the payload is no JSON: {getattr(error, 'msg', error)}")
+        at, message = getattr(error, "pos", 0), getattr(error, "msg", error)
+        refuse(rest.column + at, f"the payload is not valid JSON: {message}")
     if not isinstance(value, dict):
         refuse(rest.column, 'the payload must be a JSON object, as in {"key": "value"}')
     line.skip(rest.text[:end])
     if rest.text[end : end + 1].strip():
         refuse(rest.column + end, "a space must follow the payload")
     return text
-
-
-# --- write -------------------------------------------------------------------------------------------------
-
-
-def line_of(entry: ScheduleEntry) -> str:
-    """The line of a schedule file for this entry."""
-    named = {"name": entry.name, "lane": entry.lane, "tz": entry.tz, "catch_up": entry.catch_up,
-             "overlap": entry.overlap, "jitter": entry.jitter, "timeout": entry.timeout,
-             "max_attempts": entry.max_attempts}  # fmt: skip
-    usual = {
-        **{each.name: each.default for each in ScheduleEntry.__dataclass_fields__.values()},
-        "name": name_of(entry),
-    }
-    options = [f"{name}={value}" for name, value in named.items() if value != usual[name]]
-    if entry.command is not None:
-        return " ".join([entry.expression, *options, "run:", entry.command])
-    payload = [] if entry.payload == "{}" else [json_text.encode(json_text.decode(entry.payload))]
-    return " ".join([entry.expression, entry.type, *payload, *options])
-
-
-def name_of(entry: ScheduleEntry) -> str:
-    return default_name(entry.type, entry.command)
-
-
-def default_name(type_name: str, command: str | None) -> str:
-    """Its type, or the name of its program: `nightly` for `run: scripts/nightly --all`."""
-    return type_name if command is None else command.split()[0].rpartition("/")[2]

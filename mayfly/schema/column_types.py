@@ -14,7 +14,7 @@ from mayfly.db.dialects import dialect_named, utc_from_driver
 
 MYSQLS = ("mysql", "mariadb")
 
-# Differs because SQLite counts up only in a column that is literally INTEGER.
+# Differs because SQLite increments only a column whose type is literally INTEGER.
 Id = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -23,20 +23,8 @@ def is_mysql(dialect: Dialect) -> bool:
     return dialect.name in MYSQLS
 
 
-def has_partial_indexes(dialect: Dialect) -> bool:
-    # Differs because MySQL and MariaDB cannot index only some rows of a table.
-    return not is_mysql(dialect)
-
-
-class LongText(TypeDecorator[str]):
-    """Text of practically unlimited length."""
-
-    impl = Text
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # Differs because MySQL's TEXT ends at 64 KiB and a truncated traceback should still hold its last line.
-        return dialect.type_descriptor(mysql.MEDIUMTEXT() if is_mysql(dialect) else Text())
+# Differs because MySQL's TEXT ends at 64 KiB, which would cut a long traceback.
+LongText = Text().with_variant(mysql.MEDIUMTEXT(), *MYSQLS)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -47,7 +35,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         # Differs because PostgreSQL can store an instant (a session in another zone still writes it correctly),
-        # and MySQL's DATETIME drops fractions unless asked for them.
+        # and MySQL's DATETIME has no fractions by default.
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True, precision=6))
         if is_mysql(dialect):
@@ -55,7 +43,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return dialect.type_descriptor(sqlite.DATETIME())  # type: ignore[no-untyped-call]
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        # Differs because the others store no zone: they are given UTC without one.
+        # Differs because the others store no zone: they get UTC without one.
         if value is None or dialect.name == "postgresql":
             return value
         return value.astimezone(UTC).replace(tzinfo=None)
@@ -65,7 +53,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class JsonText(TypeDecorator[str]):
-    """JSON stored as the text that came in; Mayfly parses it where it needs it, and drivers never do."""
+    """JSON stored as the text that was passed; Mayfly parses it where needed, drivers never do."""
 
     impl = Text
     cache_ok = True
@@ -85,7 +73,7 @@ class JsonText(TypeDecorator[str]):
 
 
 class utc_now(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function it is
-    """The database's clock in UTC with microseconds, whatever the session's zone."""
+    """The database's clock in UTC with microseconds, for every session time zone."""
 
     type = UtcDateTime()
     inherit_cache = True
@@ -109,13 +97,11 @@ class _ColumnCheck(FunctionElement[bool]):
 
 
 class is_json_object(_ColumnCheck):  # noqa: N801 - reads as the SQL function it is
-    """The text is a JSON object."""
-
     inherit_cache = True
 
 
 class is_storable_time(_ColumnCheck):  # noqa: N801 - as above
-    """A time that every driver can read and the claim can compare: one unreadable row would stop its whole lane."""
+    """A time that every driver can read and the claim can compare: one invalid row would stop its whole lane."""
 
     inherit_cache = True
 

@@ -3,20 +3,10 @@
 The core sends plain SQL and imports none of this: importing SQLAlchemy takes longer than an idle cycle.
 """
 
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    text,
-)
+from sqlalchemy import CheckConstraint, Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
 from sqlalchemy.schema import SchemaItem
 
 from mayfly.schema.column_types import Id, JsonText, LongText, UtcDateTime, is_json_object, is_storable_time, utc_now
@@ -27,7 +17,7 @@ Name, Key = String(NAME_LENGTH), String(KEY_LENGTH)
 
 
 def _table(name: str, meaning: str, *items: SchemaItem) -> Table:
-    """On MySQL text is compared exactly; on SQLite an id that was pruned is never given out again."""
+    """MySQL compares text exactly (utf8mb4_bin); SQLite never reuses the id of a pruned row (AUTOINCREMENT)."""
     counts_up = any(isinstance(each, Column) and each.autoincrement is True for each in items)
     return Table(
         name,
@@ -45,8 +35,16 @@ def _number(name: str, doc: str, default: int = 0, type_: Any = Integer) -> Colu
     return Column(name, type_, nullable=False, server_default=text(str(default)), doc=doc)
 
 
+def _word(name: str, length: int, default: str, doc: str) -> Column[str]:
+    return Column(name, String(length), nullable=False, server_default=default, doc=doc)
+
+
+def _checked_time(name: str, doc: str) -> Column[datetime]:
+    return Column(name, UtcDateTime, CheckConstraint(is_storable_time(name)), doc=doc)
+
+
 def _where(condition: str) -> dict[str, Any]:
-    """Of a partial index, on the databases that have them."""
+    """For a partial index, on the databases that have them."""
     return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
@@ -54,33 +52,28 @@ jobs = _table(
     "mayfly_jobs",
     "One row per job. Public: `INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')` is a complete enqueue.",
     Column("id", Id, primary_key=True, autoincrement=True, doc="Id of the job; never reused."),
-    Column("lane", Name, nullable=False, server_default="default", doc="Lane in which the job waits."),
+    _word("lane", NAME_LENGTH, "default", "Lane in which the job waits."),
     Column("type", Name, nullable=False, doc="Name of the handler that runs the job."),
     Column("payload", JsonText, nullable=False, doc="Arguments of the handler: a JSON object."),
-    Column(
+    _word(
         "status",
-        String(10),
-        nullable=False,
-        server_default="pending",
-        doc="`pending`, `processing`, `done`, `dead` or `cancelled`; a retry is `pending` with a later `run_at`.",
+        10,
+        "pending",
+        "`pending`, `processing`, `done`, `dead` or `cancelled`; a retry is `pending` with a later `run_at`.",
     ),
     _number("priority", "0 high, 1 normal, 2 low.", 1, SmallInteger),
-    Column(
-        "run_at", UtcDateTime, nullable=False, server_default=utc_now(), doc="The job is not claimed before this."
-    ),
-    _number("attempts", "Attempts spent, the running one included."),
+    Column("run_at", UtcDateTime, nullable=False, server_default=utc_now(), doc="It is not claimed before this."),
+    _number("attempts", "Attempts used, including the running one."),
     _number("max_attempts", "After this many failed attempts the job is dead.", 5),
     _number("crashes", "Times its process died while running it, since the checkpoint last changed."),
-    _number("interruptions", "Times the guard interrupted it without spending an attempt."),
+    _number("interruptions", "Times the guard interrupted it without using an attempt."),
     _number("releases", "Releases in a row because the database or the dispatcher failed while it ran."),
-    _number(
-        "suspect", "1 if its runner died while running it, or may have; such a job is claimed alone.", 0, SmallInteger
-    ),
+    _number("suspect", "1 if its runner died while running it, or may have: it is claimed alone.", 0, SmallInteger),
     _number("claims", "Fencing token: incremented by every claim, part of the WHERE clause of every settle."),
     Column("worker_id", Name, doc="Runner or external worker that claimed it; kept when the job has ended."),
     Column("locked_at", UtcDateTime, doc="Time of the claim."),
-    Column("lease_until", UtcDateTime, doc="The claim holds until this; then another host may rescue the job."),
-    Column("unique_key", Key, doc="Only one job at a time holds this key; `unique_scope` says for how long."),
+    Column("lease_until", UtcDateTime, doc="The claim is valid until this; then another host may rescue the job."),
+    Column("unique_key", Key, doc="Only one job at a time holds this key; `unique_scope` defines for how long."),
     Column("group_key", Key, doc="Batch, chain, schedule or own group to which the job belongs."),
     Column("checkpoint", JsonText, doc="What `job.checkpoint()` stored last; the next run continues from it."),
     Column("progress", JsonText, doc="What `job.progress()` stored last: done, total and a text."),
@@ -90,29 +83,23 @@ jobs = _table(
     Column("started_at", UtcDateTime, doc="Start of the last run that was settled."),
     Column("finished_at", UtcDateTime, doc="When the job became done, dead or cancelled."),
     Column("duration_ms", Id, doc="How long the last run took."),
+    _checked_time("expires_at", "A job that has not started by then is cancelled."),
     Column(
-        "expires_at",
-        UtcDateTime,
-        CheckConstraint(is_storable_time("expires_at")),
-        doc="A job that has not started by then is cancelled.",
+        "waiting_for",
+        String(WAITING_LENGTH),
+        doc="Why `run_at` was postponed: a limit, a pause, a Snooze, no handler.",
     ),
-    Column("waiting_for", String(WAITING_LENGTH), doc="Why `run_at` was postponed: a limit or a pause."),
+    Column("unknown_since", UtcDateTime, doc="When a runner first had no handler for its type."),
     Column("cancel_reason", LongText, doc="Set when cancellation was requested: the reason."),
     _number("slices", "Runs that ended at a checkpoint because their window was over."),
     _number("stalled", "Slices in a row without a changed checkpoint; -1 once the current run has changed it."),
-    Column(
+    _word(
         "unique_scope",
-        String(8),
-        nullable=False,
-        server_default="live",
-        doc="How long `unique_key` is held: `live` until done, `pending` until claimed, `time` until `unique_until`.",
+        8,
+        "live",
+        "How long `unique_key` is held: `live` until done, `pending` until claimed, `time` until `unique_until`.",
     ),
-    Column(
-        "unique_until",
-        UtcDateTime,
-        CheckConstraint(is_storable_time("unique_until")),
-        doc="End of a `unique_scope` of `time`.",
-    ),
+    _checked_time("unique_until", "End of a `unique_scope` of `time`."),
     _number("forgiven", "Crashes since the last slice that a changed checkpoint has reset to 0 in `crashes`."),
     Column("trace_context", Key, doc="W3C traceparent of the span in which the job was enqueued."),
     Column("parent_id", Id, doc="Job whose handler enqueued this one, or the step before it in a chain."),
@@ -123,8 +110,8 @@ jobs = _table(
     CheckConstraint("attempts >= 0 AND max_attempts >= 1", name="mayfly_jobs_attempts"),
     CheckConstraint(is_json_object("payload"), name="mayfly_jobs_payload"),
     CheckConstraint(is_storable_time("run_at"), name="mayfly_jobs_run_at"),
-    # Equalities first, then the range in the order of the claim: a claim reads what it takes and nothing else,
-    # however many delayed and finished jobs there are.
+    # Equalities first, then the range in the order of the claim: a claim reads only the rows that it takes, however
+    # many delayed and finished jobs there are.
     Index("mayfly_jobs_claim", "lane", "status", "priority", "run_at", "id"),
     Index("mayfly_jobs_group", "group_key", "id", **_where("group_key IS NOT NULL")),
     Index("mayfly_jobs_parent", "parent_id", "id", **_where("parent_id IS NOT NULL")),
@@ -140,19 +127,28 @@ jobs = _table(
 
 attempts = _table(
     "mayfly_attempts",
-    "One row per attempt that failed, timed out or crashed.",
+    "One row per attempt that failed, timed out or crashed, and per slice of a long job; in lanes with KEEP_SUCCESSES"
+    " also per successful one.",
     Column("id", Id, primary_key=True, autoincrement=True, doc="Order in which the attempts ended."),
     Column("job_id", Id, nullable=False, doc="The job."),
     Column("attempt", Integer, nullable=False, doc="Number of the attempt, from 1."),
     Column("worker_id", Name, nullable=False, doc="Runner or external worker that ran it."),
-    Column("outcome", String(16), nullable=False, doc="`failed`, `timed out` or `crashed`."),
-    Column("error", LongText, nullable=False, doc="Message and traceback."),
-    Column("fingerprint", String(16), nullable=False, doc="Hash of the message without its varying parts."),
+    Column(
+        "outcome", String(16), nullable=False, doc="`failed`, `timed out`, `crashed`, `sliced`, `released` or `done`."
+    ),
+    Column(
+        "error",
+        LongText,
+        nullable=False,
+        doc="Message and traceback; empty for `sliced` and `done`, and most `released`.",
+    ),
+    Column("fingerprint", String(16), nullable=False, doc="Hash of the message without its data."),
     Column("finished_at", UtcDateTime, nullable=False, doc="When it was settled."),
     Column("duration_ms", Id, doc="How long it ran; NULL if unknown."),
     Index("mayfly_attempts_job", "job_id"),
     Index("mayfly_attempts_fingerprint", "fingerprint", "finished_at"),
-    Index("mayfly_attempts_age", "finished_at"),
+    # By outcome: successes may be many more than failures, and must not slow down a search for these.
+    Index("mayfly_attempts_age", "outcome", "finished_at"),
 )
 
 cycles = _table(
@@ -163,7 +159,7 @@ cycles = _table(
         Id,
         primary_key=True,
         autoincrement=False,
-        doc="Millisecond in which the cycle began, given out by the planning lock: increases over all hosts.",
+        doc="Millisecond in which the cycle began, from the planning lock: unique and increasing over all hosts.",
     ),
     Column("host", Name, nullable=False, doc="Host of the dispatcher."),
     Column("started_at", UtcDateTime, nullable=False, doc="Start of the cycle."),
@@ -180,6 +176,7 @@ cycles = _table(
     _number("pruned", "Rows deleted because they were old."),
     Column("duration_ms", Id, doc="How long the cycle took."),
     Column("note", LongText, doc="Why the cycle failed."),
+    Column("forgotten_at", UtcDateTime, doc="When an operator forgot the host; a later cycle makes it known again."),
     Index("mayfly_cycles_age", "started_at"),
 )
 
@@ -199,7 +196,7 @@ totals = _table(
 
 runners = _table(
     "mayfly_runners",
-    "One row per runner, written when it is planned.",
+    "One row per runner, written when it is planned. Its figures are renewed every two seconds while it runs.",
     Column("worker_id", Name, primary_key=True, doc="Id of the runner; never reused."),
     Column("cycle_id", Id, nullable=False, doc="Cycle that planned it."),
     Column("lane", Name, nullable=False, doc="Lane it works in."),
@@ -208,8 +205,8 @@ runners = _table(
     Column("pid", Integer, nullable=False, doc="Process id; the dispatcher's until the runner has started."),
     Column("pid_started", Id, nullable=False, doc="Start of the process in clock ticks since boot; pids are reused."),
     Column("planned_at", UtcDateTime, nullable=False, doc="When it was planned."),
-    Column("heartbeat_at", UtcDateTime, doc="Last sign of life; NULL until it has started."),
-    Column("lease_until", UtcDateTime, nullable=False, doc="Another host takes it for dead after this."),
+    Column("heartbeat_at", UtcDateTime, doc="Last heartbeat; NULL until it has started."),
+    Column("lease_until", UtcDateTime, nullable=False, doc="Another host considers it dead after this."),
     Column("finished_at", UtcDateTime, doc="When its end was recorded; NULL while it runs."),
     Column("ending", String(16), doc="`ok`, `error`, `timeout`, `crash`, `stopped` or `lost`."),
     Column("exit_code", Integer, doc="Exit code, if it exited."),
@@ -219,15 +216,19 @@ runners = _table(
     Column("average_ms", Float, doc="Average run time of its jobs."),
     Column("peak_memory", Id, doc="Peak memory in bytes."),
     Column("cpu_ms", Id, doc="CPU time used."),
+    Column("uptime_ms", Id, doc="How long its process has lived."),
+    Column(
+        "running", JsonText, doc="Jobs that it runs: id → start; NULL before the first figures and after the end."
+    ),
     Index("mayfly_runners_live", "finished_at", "lane"),  # live runners are those with finished_at NULL: a handful
 )
 
 lanes = _table(
     "mayfly_lanes",
-    "What is known about a lane from one cycle to the next.",
+    "State of a lane that is kept between cycles.",
     Column("lane", Name, primary_key=True, doc="Lane."),
     _number("passed_over", "Cycles in a row in which it had work and got no runner."),
-    Column("max_workers", Integer, doc="MAX_WORKERS as set by an operator; NULL: the setting holds."),
+    Column("max_workers", Integer, doc="MAX_WORKERS as set by an operator; NULL: the setting applies."),
     Column("set_at", UtcDateTime, doc="When it was set."),
     Column("set_by", Name, doc="Operator who set it."),
 )
@@ -246,7 +247,7 @@ schedules = _table(
     "How far each schedule has been fired, and its pause.",
     Column("name", Name, primary_key=True, doc="Name of the schedule."),
     Column("rule", LongText, nullable=False, doc="Its rule when the times below were computed."),
-    Column("dealt_until", UtcDateTime, nullable=False, doc="All due times up to this are done."),
+    Column("dealt_until", UtcDateTime, nullable=False, doc="All due times up to this were handled."),
     Column("last_due_at", UtcDateTime, doc="Last due time that became a job."),
     Column("paused_at", UtcDateTime, doc="When it was paused; NULL if it is not."),
     Column("paused_until", UtcDateTime, doc="End of the pause; NULL: until resumed."),
@@ -283,9 +284,7 @@ slots = _table(
     Column("limit_key", Key, primary_key=True, doc="Key of the limit."),
     Column("worker_id", Name, primary_key=True, doc="Runner that holds them."),
     Column("held", Integer, nullable=False, doc="Number of slots."),
-    Column(
-        "lease_until", UtcDateTime, nullable=False, doc="They are free after this if the holder has no runner row."
-    ),
+    Column("lease_until", UtcDateTime, nullable=False, doc="Free after this if the holder has no runner row."),
 )
 
 batches = _table(
@@ -337,6 +336,15 @@ tokens = _table(
     Index("mayfly_tokens_hash", "token_hash", unique=True),
 )
 
+logouts = _table(
+    "mayfly_logouts",
+    "Sessions of the web console that were ended by logout, so that copies of their cookie are refused.",
+    Column("session_id", Name, primary_key=True, doc="Random id in the cookie; useless without its signature."),
+    Column(
+        "ended_at", UtcDateTime, nullable=False, doc="When. Deleted by a later logout, after the longest session."
+    ),
+)
+
 requests = _table(
     "mayfly_requests",
     "HTTP requests with an Idempotency-Key, and their answers.",
@@ -344,7 +352,7 @@ requests = _table(
     Column("idempotency_key", Key, primary_key=True, doc="Key of the request."),
     Column("body_hash", String(64), nullable=False, doc="SHA-256 of the body."),
     Column("answer", JsonText, doc="Stored answer; NULL while the request is processed."),
-    Column("created_at", UtcDateTime, nullable=False, doc="When it came."),
+    Column("created_at", UtcDateTime, nullable=False, doc="When it was received."),
     Index("mayfly_requests_age", "created_at"),
 )
 
@@ -377,7 +385,7 @@ counters = _table(
 
 hosts = _table(
     "mayfly_hosts",
-    "Sums over all cycles of a host with the same exit code, up to the number of the lock `counted`.",
+    "Sums over all cycles of a known host with the same exit code, up to the number of the lock `counted`.",
     Column("host", Name, primary_key=True, doc="Host."),
     Column("exit_code", Integer, primary_key=True, autoincrement=False, doc="Exit code; -1: the cycle never ended."),
     Column("last_at", UtcDateTime, nullable=False, doc="Start of the newest of these cycles."),
@@ -393,7 +401,7 @@ hosts = _table(
 
 history = _table(
     "mayfly_history",
-    "Totals of all lanes and types by intervals of time: what charts of days and weeks are drawn from.",
+    "Totals of all lanes and types per interval of time: the source of charts of days and weeks.",
     Column("span", Integer, primary_key=True, autoincrement=False, doc="Length of the interval in seconds."),
     Column("begins", Id, primary_key=True, autoincrement=False, doc="Start of the interval, in ms since 1970."),
     Column("outcome", String(16), primary_key=True, doc="As in mayfly_totals, or `cycle` for dispatcher runs."),

@@ -1,7 +1,7 @@
 """The vocabulary of the tables: version, lengths, status words, conditions that SQL and indexes share.
 
-Imported on every path, so it imports nearly nothing. The tables themselves, with the meaning of every column, are in
-metadata.py.
+Every process imports it, so it imports almost nothing. The tables themselves, with the meaning of every column, are
+in metadata.py.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mayfly.errors import SchemaMismatch, SchemaMissing
 
 if TYPE_CHECKING:
-    from mayfly.db.connection import Connection
+    from mayfly.db.connection import AnyConnection
 
 VERSION = "0001"  # the newest migration; a test compares the two
 VERSION_TABLE = "mayfly_version"
@@ -18,17 +18,22 @@ Version = str | None  # None: no tables yet
 NAME_LENGTH = 64  # lanes, types, hosts, worker ids
 KEY_LENGTH = 190  # unique and group keys: fits an index of utf8mb4 on every server
 WAITING_LENGTH = 190  # why a job was postponed
+NO_HANDLER = "no handler for type"  # how the reason begins if a runner had none
 SCHEDULED = "schedule:"  # prefix of the group of a schedule's jobs; no batch or chain begins with it
 
 PENDING, PROCESSING, DONE, DEAD, CANCELLED = "pending", "processing", "done", "dead", "cancelled"
 STATUSES = (PENDING, PROCESSING, DONE, DEAD, CANCELLED)
-LIVE = (PENDING, PROCESSING)  # while a job is one of these it holds its unique key
+LIVE = (PENDING, PROCESSING)  # not finished
+CLAIMED, RUNNING = "claimed", "running"  # shown instead of `processing`: whether its handler has started
+FAILED_ATTEMPTS = ("failed", "timed out", "crashed")
+SLICED, RELEASED = "sliced", "released"
+ATTEMPT_OUTCOMES = (*FAILED_ATTEMPTS, SLICED, RELEASED, DONE)  # in mayfly_attempts
 
 HIGH, NORMAL, LOW = 0, 1, 2
 PRIORITIES = (HIGH, NORMAL, LOW)
 
-# Which rows hold their unique_key. A job of scope `pending` that was once claimed never does again. Literals, not
-# parameters: a database uses a partial index only for a query that repeats the index's condition word by word.
+# Which rows hold their unique_key. With scope `pending`, the first claim ends that for good. Literals, not
+# parameters: a database uses a partial index only for a query that repeats the index's condition literally.
 HOLDS_UNIQUE_KEY = (
     "(unique_scope = 'live' AND status IN ('pending', 'processing')"
     " OR unique_scope = 'pending' AND status = 'pending' AND claims = 0"
@@ -40,8 +45,8 @@ OWNED = "worker_id = :owner AND claims = :token"
 FENCE = f"id = :id AND {OWNED}"
 
 
-def require_version(connection: "Connection") -> None:
-    """Refuse tables of another version. A missing version table is an error of its own, see mayfly.db.errors."""
+def require_version(connection: "AnyConnection") -> None:
+    """Refuse tables of another version. mayfly.db.database explains a missing version table."""
     stored = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
     if stored is None:
         raise SchemaMissing

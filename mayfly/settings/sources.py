@@ -1,13 +1,13 @@
-"""Where settings are written: the environment, .env and mayfly.toml in Mayfly's home, and files of secrets.
+"""The sources of settings: the environment, .env and mayfly.toml in Mayfly's home, and files with secrets.
 
-Does not import pydantic. Handlers' own settings (`setting("OPENAI_API_KEY")`) are looked up here too: Mayfly does not
-know their names, so they are not part of the model.
+Does not import pydantic. Settings of handlers (`setting("OPENAI_API_KEY")`) are read here too: their names are not
+known in advance, so they are not part of the model.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +18,11 @@ from mayfly.settings.values import mask_password, under_home
 HOME = "MAYFLY_HOME"
 ENVIRONMENT = "environment"
 DEFAULT = "default"
+DOTENV = ".env"
+TOML = "mayfly.toml"
 
 _PACKAGE = Path(__file__).resolve().parent.parent  # mayfly
 _VIRTUALENV = Path(sys.prefix) if sys.prefix != sys.base_prefix else None
-
-
-class Home(NamedTuple):
-    path: Path
-    source: str
 
 
 class Given(NamedTuple):
@@ -45,27 +42,23 @@ class Given(NamedTuple):
 # --- home -------------------------------------------------------------------------------------------------
 
 
-def find_home(
-    environ: Mapping[str, str],
-    package: Path = _PACKAGE,
-    virtualenv: Path | None = _VIRTUALENV,
-) -> Home:
+def find_home(environ: Mapping[str, str]) -> Path:
     """MAYFLY_HOME, else the checkout, else the directory of the virtualenv. Never the current directory."""
     if HOME in environ:
-        return Home(_stated_home(environ[HOME]), ENVIRONMENT)
-    if package.parent.name not in ("site-packages", "dist-packages"):
-        return Home(package.parent, DEFAULT)
-    if virtualenv is None:
+        return _stated_home(environ[HOME])
+    if _PACKAGE.parent.name not in ("site-packages", "dist-packages"):
+        return _PACKAGE.parent
+    if _VIRTUALENV is None:
         raise SettingsError(
             f"{HOME} is not set, and Mayfly is installed outside of a virtual environment: "
             f"set {HOME} to the directory of mayfly.toml, .env and mayfly.db"
         )
-    return Home(virtualenv.resolve().parent, DEFAULT)
+    return _VIRTUALENV.resolve().parent
 
 
 def _stated_home(text: str) -> Path:
     if not text.strip():
-        raise SettingsError(f"{HOME}= ({ENVIRONMENT}): is empty; give an existing directory, or unset it")
+        raise SettingsError(f"{HOME}= ({ENVIRONMENT}): is empty; set it to an existing directory, or unset it")
     try:
         path = Path(text)
         if path.is_absolute() and path.is_dir():
@@ -78,14 +71,6 @@ def _stated_home(text: str) -> Path:
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def dotenv_file(home: Path) -> Path:
-    return home / ".env"
-
-
-def toml_file(home: Path) -> Path:
-    return home / "mayfly.toml"
-
-
 def content_of(file: Path) -> bytes | None:
     """None for a file that does not exist."""
     try:
@@ -95,59 +80,46 @@ def content_of(file: Path) -> bytes | None:
 
 
 def text_in(content: bytes | None) -> str:
-    """As a file opened in text mode is read: every kind of line end becomes a newline."""
+    """With universal newlines, as in a file opened in text mode."""
     return StringIO((content or b"").decode(), newline=None).read()
 
 
-def secret_in(content: bytes) -> str:
-    secret = content.decode().strip()
-    if not secret:
-        raise ValueError("is an empty file")
-    return secret
-
-
-def dotenv_variables(text: str) -> tuple[dict[str, str], list[int]]:
-    """The variables that a .env file sets, and the numbers of the lines that cannot be read."""
-    plain = plain_variables(text)
-    if plain is not None:
-        return plain, []
-    # Imported here because it takes 25 ms, and most files are plain. The parser alone: dotenv_values() silently
-    # skips a broken line and expands a $ in a password.
+@lru_cache(4)  # a handler may read a setting in each job
+def dotenv_variables(text: str) -> tuple[Mapping[str, str], list[int]]:
+    """The variables that a .env file sets, and the numbers of its invalid lines."""
+    if not text:
+        return {}, []
+    # Imported here because it takes 25 ms, and a process with a snapshot of the settings does not parse the file. The
+    # parser alone: dotenv_values() silently skips a broken line and expands a $ in a password.
     from dotenv.parser import parse_stream
 
-    variables: dict[str, str] = {}
-    broken = []
-    for binding in parse_stream(StringIO(text)):
-        if binding.error:
-            broken.append(binding.original.line)
-        elif binding.key is not None:
-            variables[binding.key] = binding.value or ""
-    return variables, broken
+    bindings = list(parse_stream(StringIO(text)))
+    variables = {each.key: each.value or "" for each in bindings if each.key is not None and not each.error}
+    return variables, [each.original.line for each in bindings if each.error]
 
 
-def plain_variables(text: str) -> dict[str, str] | None:
-    """The variables of a .env file that has only comments and NAME=value on one line; None for any other file."""
-    variables = {}
-    for line in map(str.strip, text.split("\n")):
-        if line and not line.startswith("#"):
-            match = re.fullmatch(_PLAIN_LINE, line)
-            if match is None:
-                return None
-            variables[match[1]] = match[2] or match[3] or match[4] or ""
-    return variables
-
-
-# A value in quotes without escapes, or without quotes and white space.
-_PLAIN_LINE = r"""(?:export )?([A-Za-z_][A-Za-z0-9_]*)=(?:'([^'\\]*)'|"([^"\\]*)"|([^\s'"]\S*)?)"""
-
-
+@lru_cache(4)
 def toml_document(text: str) -> dict[str, Any]:
     """Raises ValueError for text that is not TOML."""
     if not text:
         return {}
-    import tomllib  # here because many installations have no such file
+    import tomllib  # not imported without the file
 
     return tomllib.loads(text)
+
+
+def secret_file(named: Given, home: Path) -> tuple[Path, bytes]:
+    """The file that NAME_FILE names, and its content. Raises SettingsError if it cannot be read or is empty."""
+    try:
+        file = under_home(Path(named.value), home)
+        content = file.read_bytes()
+        problem = "" if content.decode().strip() else "is an empty file"
+    except (OSError, ValueError) as error:
+        problem = reason(error)
+    if problem:
+        path = mask_password(named.value)  # the secret itself may have been written there by mistake
+        raise SettingsError(f"{named.spelled}={path} ({named.source}): {problem}")
+    return file, content
 
 
 def reason(error: OSError | ValueError) -> str:
@@ -164,56 +136,36 @@ def reason(error: OSError | ValueError) -> str:
 def setting(name: str, default: str | None = None) -> str:
     """The value of a setting of an integration: setting("OPENAI_API_KEY").
 
-    Raises where it is not set and no default is given: a handler that `requires` it is never called then.
+    Raises NoSuchSetting if it is not set and has no default. A handler that `requires` it is not called in that case.
     """
     given = find_integration(name)
     if given is None:
         if default is None:
             raise NoSuchSetting(name)
         return default
-    if not given.from_file:
-        return str(given.value)
-    try:
-        return secret_in(under_home(Path(given.value), find_home(os.environ).path).read_bytes())
-    except (OSError, ValueError) as error:
-        path = mask_password(str(given.value))  # an easy mistake is to write the secret itself there
-        raise SettingsError(f"{given.spelled}={path} ({given.source}): {reason(error)}") from None
+    if given.from_file:
+        return secret_file(given, find_home(os.environ))[1].decode().strip()
+    return str(given.value)
 
 
-def find_integration(name: str, environ: Mapping[str, str] | None = None) -> Given | None:
+def find_integration(name: str) -> Given | None:
     """From the strongest source: the environment, .env, [integrations] in mayfly.toml. None if it is empty."""
-    variables = os.environ if environ is None else environ
-    home = find_home(variables).path
-    return next((each for each in _integrations(name, variables, home) if not each.is_empty), None)
+    return next((each for each in _integrations(name, find_home(os.environ)) if not each.is_empty), None)
 
 
-def _integrations(name: str, environ: Mapping[str, str], home: Path) -> Iterator[Given]:
-    dotenv = dotenv_file(home)
-    written = [
-        *_written_in(environ, name, ENVIRONMENT),
-        *_written_in(dotenv_variables(_text_of(dotenv))[0], name, str(dotenv)),
-    ]
-    yield from written or _written_in_toml(name, toml_file(home))
+def _integrations(name: str, home: Path) -> Iterator[Given]:
+    dotenv, toml = home / DOTENV, home / TOML
+    yield from _written_in(os.environ, name, ENVIRONMENT)
+    try:
+        yield from _written_in(dotenv_variables(text_in(content_of(dotenv)))[0], name, str(dotenv))
+        value = toml_document(text_in(content_of(toml))).get("integrations", {}).get(name.lower())
+    except (OSError, ValueError, AttributeError):  # reported when Mayfly's own settings are loaded
+        return
+    if isinstance(value, str | int | float):
+        yield Given(f"integrations.{name.lower()}", value, str(toml))
 
 
 def _written_in(variables: Mapping[str, str], name: str, source: str) -> Iterator[Given]:
     for spelled in (name, f"{name}_FILE"):  # in one source, NAME beats NAME_FILE
         if spelled in variables:
             yield Given(spelled, variables[spelled], source, from_file=spelled != name)
-
-
-def _written_in_toml(name: str, file: Path) -> Iterator[Given]:
-    try:
-        table = toml_document(_text_of(file)).get("integrations")
-    except ValueError:  # reported by whatever loads Mayfly's own settings
-        return
-    value = table.get(name.lower()) if isinstance(table, dict) else None
-    if isinstance(value, str | int | float):
-        yield Given(f"integrations.{name.lower()}", value, str(file))
-
-
-def _text_of(file: Path) -> str:
-    try:
-        return text_in(content_of(file))
-    except (OSError, ValueError):  # reported by whatever loads Mayfly's own settings
-        return ""

@@ -1,6 +1,6 @@
-"""The settings as the rest of the product sees them: plain, read-only values. Does not import pydantic.
+"""The settings as plain, read-only values, for the rest of the product. Does not import pydantic.
 
-The fields are declared once, in model.py. At run time these classes hold whatever a model or a snapshot has
+The fields are declared once, in model.py. At run time these classes hold the values that a model or a snapshot has
 validated; for the type checker they have the fields of the models.
 """
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 else:  # importing pydantic takes 150 ms
     AccountModel, LaneModel, LaneOnlyModel, SettingsModel = (type("Model", (), {}) for _ in range(4))
 
-# Names of lanes, pools and accounts: they fit the column, a log line and a URL without being escaped.
-NAME_RULE = "1 to 64 of A-Z a-z 0-9 _ . : - and begin with a letter, a digit or _"
+# Names of lanes, pools and accounts: they fit the column, and need no escaping in a log line or a URL.
+NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -, the first one a letter, a digit or _"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$"
 
 Role = Literal["viewer", "operator", "admin"]
@@ -25,7 +25,7 @@ SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")  # the default; these 
 
 
 class Secret:
-    """A text that tracebacks and log lines do not show."""
+    """Text that tracebacks and log lines do not show."""
 
     __slots__ = ("_value",)
 
@@ -67,7 +67,7 @@ class ReadOnly:
 
 
 class LaneSettings(ReadOnly, LaneModel):
-    """The settings of one lane; None is the global value."""
+    """The settings of one lane; None stands for the global value."""
 
 
 class AccountSettings(ReadOnly, AccountModel):
@@ -77,13 +77,13 @@ class AccountSettings(ReadOnly, AccountModel):
 class Settings(ReadOnly, SettingsModel):
     """All settings of one installation."""
 
-    unset_lane: LaneSettings  # of a lane without settings of its own
+    unset_lane: LaneSettings  # for a lane without its own settings
     lanes: Mapping[str, LaneSettings]  # type: ignore[assignment]
     console_accounts: Mapping[str, AccountSettings]  # type: ignore[assignment]
 
     @property
     def longest_linger(self) -> float:
-        """Seconds; 0 where no lane lingers."""
+        """Seconds; 0 if no lane lingers."""
         return max([self.linger, *(each.linger or 0.0 for each in self.lanes.values())])
 
     @property
@@ -94,6 +94,11 @@ class Settings(ReadOnly, SettingsModel):
     @property
     def has_alerts(self) -> bool:
         return self.alert_webhook_url is not None or bool(self.alert_mail_to)
+
+    @property
+    def success_lanes(self) -> frozenset[str]:
+        """Lanes with KEEP_SUCCESSES."""
+        return frozenset(name for name, lane in self.lanes.items() if lane.keep_successes)
 
     def lane(self, name: str) -> "ResolvedLane":
         unset = vars(self.unset_lane)
@@ -113,7 +118,7 @@ class ResolvedLane(ReadOnly, SettingsModel, LaneOnlyModel):
 
 
 def under_home(path: Path, home: Path) -> Path:
-    """Relative paths are relative to home, never to the current directory: cron starts in another one.
+    """The path relative to home, never to the current directory: cron starts in another one.
 
     Symbolic links are not resolved: a snapshot of the settings would keep the old target.
     """
@@ -122,7 +127,7 @@ def under_home(path: Path, home: Path) -> Path:
 
 def _without_tilde(path: Path) -> Path:
     if path.parts[:1] and path.parts[0].startswith("~"):
-        raise ValueError("must be written without ~, which is another directory for each user")
+        raise ValueError("must be written without ~, which differs by user")
     return path
 
 
@@ -141,15 +146,22 @@ _DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
 }
 
-# user:password@host:port/database?options. Stricter than SQLAlchemy, which takes the text after a stray @ for a
-# host, and independent of it: importing SQLAlchemy takes 200 ms.
-_SERVER = r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
+# user:password@host:port/database?options. Stricter than SQLAlchemy, which takes the text after a stray @ as host.
+# Importing SQLAlchemy would also take 200 ms.
+SERVER = (
+    r"(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<host6>[^\]/?]+)\]|(?P<host4>[^/:?@\[\]]*))(?::(?P<port>[0-9]{1,5}))?"
+    r"/(?P<database>[^?/@]+)(?:\?(?P<query>[^@]*))?"
+)
 
 
 def database_url(text: str, home: Path) -> str:
     """The URL with its driver, and the path of a SQLite file made absolute. Errors never quote the URL."""
     scheme, separator, rest = text.strip().partition("://")
     driver = _DRIVERS.get(scheme.lower())
+    named = re.fullmatch(r"(\w+)\+\w+", scheme.lower())
+    if separator and driver is None and named and named[1] in _DRIVERS:
+        raise ValueError(f"names a driver that Mayfly does not use: write {named[1]}:// instead of {named[0]}://")
     if not separator or driver is None or not rest.isprintable():
         raise ValueError
     return f"{driver}://{_sqlite(rest, home) if driver == 'sqlite' else _server(rest, scheme)}"
@@ -158,28 +170,28 @@ def database_url(text: str, home: Path) -> str:
 def _sqlite(rest: str, home: Path) -> str:
     path, mark, options = rest.partition("?")
     if path in ("", "/", "/:memory:") or path.startswith("/file:"):
-        raise ValueError("must name a file, as in sqlite:///mayfly.db: one in memory ends with its process")
+        raise ValueError("must name a file, such as sqlite:///mayfly.db: a database in memory is lost at exit")
     if not path.startswith("/"):
         raise ValueError("needs three slashes before a relative path and four before an absolute one")
     # Links are resolved: the host lock is named after the URL, and two spellings of one file must share it.
     absolute = str((home / _without_tilde(Path(path[1:]))).resolve())
     if "%" in absolute or "?" in absolute:
-        # SQLAlchemy 2.0 takes them as they are, 2.1 decodes them: two versions, two database files.
-        raise ValueError("must be a path without % and ?, the one of MAYFLY_HOME included")
+        # SQLAlchemy 2.0 takes them literally, 2.1 decodes them: an upgrade would open another file.
+        raise ValueError("must be a path without % and ?, including that of MAYFLY_HOME")
     return f"/{absolute}{mark}{options}"
 
 
 def _server(rest: str, scheme: str) -> str:
     if rest.count("@") > 1:
-        raise ValueError("has more than one @: write one that is part of a password or an option as %40")
-    match = re.fullmatch(_SERVER, rest)
+        raise ValueError("has more than one @: in a password or an option, write it as %40")
+    match = re.fullmatch(SERVER, rest)
     if match is None or not 1 <= int(match["port"] or 1) <= 65535:
         raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
     return rest
 
 
 def without_password(url: str) -> str:
-    """A URL as database_url() returns it, without the password: it stays the same when the password changes."""
+    """A URL of database_url() without its password: it does not change when the password does."""
     scheme, separator, rest = url.partition("://")
     account, at, address = rest.partition("@")
     if not at or account.startswith("/"):  # no account, or the path of a file
@@ -188,7 +200,7 @@ def without_password(url: str) -> str:
 
 
 def mask_password(text: str) -> str:
-    """The text with *** for everything that could be the password of a URL; in doubt it masks too much."""
+    """The text with *** for everything that could be the password of a URL; if in doubt, it masks too much."""
     # To the last @: otherwise the second half of a password with an unencoded @ would be shown.
     masked = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text, flags=re.DOTALL)
     return re.sub(r"([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*", r"\1***", masked, flags=re.IGNORECASE)

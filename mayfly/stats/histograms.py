@@ -4,11 +4,12 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mayfly import json_text
 
-# Upper bounds in milliseconds: three per decade, from 1 ms to a day. A bucket's name is its bound. Smaller steps
-# between one second and a minute and a half, the range of a runner's window.
+# Upper bounds in milliseconds: three per decade, from 1 ms to a day. A bucket is named by its bound. The steps are
+# smaller between 1 and 75 seconds, the range of a runner's window.
 _SECONDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75)
 BOUNDS: tuple[int, ...] = (
     *(step * 10**power for power in range(3) for step in (1, 2, 5)),
@@ -20,7 +21,7 @@ BOUNDS: tuple[int, ...] = (
 
 @dataclass(frozen=True)
 class Count:
-    """One outcome of one type in one lane."""
+    """The jobs with one outcome, of one type in one lane."""
 
     jobs: int = 0
     durations: Mapping[int, int] = field(default_factory=dict)
@@ -29,17 +30,22 @@ class Count:
     def plus(self, other: "Count") -> "Count":
         return Count(self.jobs + other.jobs, _added(self.durations, other.durations), _added(self.waits, other.waits))
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {"jobs": self.jobs, "durations": histogram_text(self.durations), "waits": histogram_text(self.waits)}
+
 
 Key = tuple[str, str, str]  # lane, type, outcome
 Tally = Mapping[Key, Count]
-Sample = tuple[Key, int | None, int | None, int]  # key, duration and wait in milliseconds, number of jobs
+Sample = tuple[Key, int | None, int | None]  # key, duration and wait in milliseconds
 
 
 def count_samples(samples: Iterable[Sample]) -> dict[Key, Count]:
     jobs: Counter[Key] = Counter()
     durations: defaultdict[Key, Counter[int]] = defaultdict(Counter)
     waits: defaultdict[Key, Counter[int]] = defaultdict(Counter)
-    for key, duration_ms, wait_ms, number in samples:
+    for (key, duration_ms, wait_ms), number in Counter(samples).items():
         jobs[key] += number
         if duration_ms is not None:
             durations[key][bucket(duration_ms)] += number

@@ -1,36 +1,44 @@
-"""Totals by intervals of time (`span`), from which charts are drawn; and sums of cycles per host."""
+"""Long-term figures: totals per interval of time (`span`) for charts, counters since installation, and sums of cycles
+per host. Counters never decrease: pruning does not change them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
+from mayfly.fleet.cycles import FORGOTTEN_AFTER
 from mayfly.queue.prune import CHARTED, SPANS
-from mayfly.stats.counters import add_counts
-from mayfly.stats.histograms import Count, Tally, bucket
+from mayfly.stats.histograms import Count, Key, Tally, add, bucket, stored_count
 
-KEY = ("span", "begins", "outcome")
 CYCLE = "cycle"  # counted like an outcome: a finished cycle, with its duration
 
 Sample = tuple[int, str, Count]  # millisecond, outcome, counts
 Since = Mapping[int, int]  # by span: only samples from this millisecond on
 ALWAYS: Since = {}
 
+NOTHING = Count().columns
+
+# One statement, so that no reader misses totals that are moved between the two tables: a counter never decreases.
+ALL_COUNTERS = (
+    "SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL"
+    " SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > ''"
+)
+
 
 def add_to_history(connection: Connection, samples: Iterable[Sample], since: Since = ALWAYS) -> None:
-    """In the transaction that ensures that they are counted once."""
-    add_counts(connection, "mayfly_history", KEY, by_span(samples, since))
+    """Call this in the transaction that ensures that the samples are counted once."""
+    add_counts(connection, "mayfly_history", ("span", "begins", "outcome"), by_span(samples, since))
 
 
 def charted(now: datetime) -> Since:
-    """Older samples are in no chart; after a day of idle minutes, which count nothing, there are some."""
+    """Older samples are in no chart. There are some after a day of idle cycles, which count nothing."""
     return {span: milliseconds(now - shown) for span, shown in CHARTED.items()}
 
 
 def by_span(samples: Iterable[Sample], since: Since = ALWAYS) -> dict[tuple[int, int, str], Count]:
-    """Summed up per interval, of every span. Pure."""
+    """Summed per interval of every span. Pure."""
     found: dict[tuple[int, int, str], Count] = {}
     for at, outcome, count in samples:
         for span in SPANS:
@@ -55,19 +63,65 @@ def of_cycles(durations: Mapping[int, int]) -> Iterator[Sample]:
     return ((cycle_id, CYCLE, Count(1, {bucket(took): 1})) for cycle_id, took in durations.items())
 
 
+# --- counters ---------------------------------------------------------------------------------------------
+
+
+def read_counters(connection: Connection) -> Tally:
+    """Includes the totals of runners that are still working."""
+    tally: dict[Key, Count] = {}
+    for lane, type_name, outcome, *figures in connection.execute(ALL_COUNTERS).all():
+        tally = add(tally, {(lane, type_name, outcome): stored_count(*figures)})
+    return tally
+
+
+def add_to_counters(connection: Connection, counted: Tally) -> None:
+    """Call this in the transaction that deletes the same totals: otherwise a repetition would count them twice."""
+    add_counts(connection, "mayfly_counters", ("lane", "type", "outcome"), counted)
+
+
+def add_counts(
+    connection: Connection, table: str, key: Sequence[str], counted: Mapping[tuple[Any, ...], Count]
+) -> None:
+    """Add to the rows of a table, sorted by key, so that two transactions cannot deadlock."""
+    where = " AND ".join(f"{name} = :{name}" for name in key)
+    for values, count in sorted(counted.items()):
+        row = dict(zip(key, values, strict=True))
+        figures = _lock_row(connection, table, row).plus(count).columns
+        changes = connection.dialect.assignments(figures)
+        connection.execute(f"UPDATE {table} SET {changes} WHERE {where}", {**row, **figures})
+
+
+def _lock_row(connection: Connection, table: str, row: Mapping[str, Any]) -> Count:
+    """The count so far. A row must exist to be locked: of two transactions that insert it, the second waits.
+
+    The SELECT comes before the INSERT: MySQL's INSERT IGNORE takes a shared lock on an existing row, and two
+    transactions that both hold one deadlock at the UPDATE.
+    """
+    dialect = connection.dialect
+    where = " AND ".join(f"{name} = :{name}" for name in row)
+    select = f"SELECT {', '.join(NOTHING)} FROM {table} WHERE {where}{dialect.row_lock}"
+    found = connection.execute(select, row).first()
+    if found is None:
+        connection.execute(dialect.insert_missing(table, tuple(row), (*row, *NOTHING)), {**row, **NOTHING})
+        found = connection.execute(select, row).first()
+    return stored_count(*found)
+
+
+# --- cycles -----------------------------------------------------------------------------------------------
+
 NEVER_ENDED = -1  # the exit code of a cycle whose dispatcher was killed
 SETTLED = timedelta(minutes=10)  # after this, nothing more is written to a cycle's row
-STEP = timedelta(minutes=5)  # not every minute: reading the cycles of a few minutes takes no longer
+STEP = timedelta(minutes=5)  # not every minute: reading five minutes of cycles takes as long as reading one
 CYCLE_FIGURES = ("cycles", "spawned", "successful", "timed_out", "rescued", "repeated", "pruned", "duration_ms")
 
 _SUMS = ", ".join(f"COALESCE(SUM({name}), 0)" for name in CYCLE_FIGURES[1:])
 SUMS_OF_CYCLES = (
     f"SELECT host, COALESCE(exit_code, {NEVER_ENDED}), MAX(started_at), COUNT(*), {_SUMS} FROM mayfly_cycles"
-    " WHERE {condition} GROUP BY host, COALESCE(exit_code, " + str(NEVER_ENDED) + ")"
+    " WHERE {condition} AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, " + str(NEVER_ENDED) + ")"
 )
 TO_COUNT = SUMS_OF_CYCLES.format(condition="id > :since AND id <= :until")
 
-# One statement, so that no reader misses a cycle on its way between the two tables: a counter must never shrink.
+# One statement, so that no reader misses a cycle that is moved between the two tables: a counter never decreases.
 ALL_CYCLES = (
     f"SELECT host, exit_code, last_at, {', '.join(CYCLE_FIGURES)} FROM mayfly_hosts UNION ALL "
     + SUMS_OF_CYCLES.format(
@@ -76,6 +130,14 @@ ALL_CYCLES = (
 )
 DURATIONS = "SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL"
 COUNTED_UNTIL = "SELECT number FROM mayfly_locks WHERE name = 'counted'"
+
+# In a derived table: MySQL does not delete from a table that a plain subquery reads.
+FORGET_SILENT = (
+    "DELETE FROM mayfly_hosts WHERE host IN (SELECT host FROM (SELECT host FROM mayfly_hosts"
+    " GROUP BY host HAVING MAX(last_at) < :before) AS silent)"
+)
+FORGET_SUMS = "DELETE FROM mayfly_hosts WHERE host = :host"
+FORGET_CYCLES = "UPDATE mayfly_cycles SET forgotten_at = :now WHERE host = :host AND id > :since"
 
 
 class CycleCounts(NamedTuple):
@@ -99,7 +161,7 @@ class CycleCounts(NamedTuple):
 
 
 def read_cycles(connection: Connection) -> list[CycleCounts]:
-    """One per host and exit code, over all time."""
+    """One per known host and exit code, over all time."""
     found: dict[tuple[str, int], CycleCounts] = {}
     for each in map(_cycles, connection.execute(ALL_CYCLES).all()):
         key = each.host, each.exit_code
@@ -107,9 +169,9 @@ def read_cycles(connection: Connection) -> list[CycleCounts]:
     return list(found.values())
 
 
-def count_cycles(connection: Connection, now: datetime, keep_days: float) -> None:
-    """Add settled cycles to mayfly_hosts, each once, before they are pruned: the lock's number says how far."""
-    since = int(connection.execute(COUNTED_UNTIL + connection.dialect.row_lock).scalar())
+def count_cycles(connection: Connection, now: datetime) -> None:
+    """Add settled cycles to mayfly_hosts, each once, before they are pruned. The lock's number is the last one."""
+    since = _lock_counted(connection)
     until = milliseconds(now - SETTLED)
     if until - since < STEP / timedelta(milliseconds=1):
         return
@@ -118,8 +180,19 @@ def count_cycles(connection: Connection, now: datetime, keep_days: float) -> Non
     durations = dict(connection.execute(DURATIONS, {"since": since, "until": until}).all())
     add_to_history(connection, of_cycles(durations), charted(now))
     connection.execute("UPDATE mayfly_locks SET number = :until WHERE name = 'counted'", {"until": until})
-    expired = {"before": now - timedelta(days=keep_days)}
-    connection.execute("DELETE FROM mayfly_hosts WHERE last_at < :before", expired)
+    connection.execute(FORGET_SILENT, {"before": now - FORGOTTEN_AFTER})
+
+
+def forget_cycles(connection: Connection, host: str, now: datetime) -> None:
+    """Delete its sums and mark its cycles. They stay in lists and charts; the next one makes the host known again."""
+    since = min(_lock_counted(connection), milliseconds(now - FORGOTTEN_AFTER))
+    connection.execute(FORGET_CYCLES, {"host": host, "since": since, "now": now})
+    connection.execute(FORGET_SUMS, {"host": host})
+
+
+def _lock_counted(connection: Connection) -> int:
+    """The last cycle that is in mayfly_hosts. The lock serialises everything that changes the table."""
+    return int(connection.execute(COUNTED_UNTIL + connection.dialect.row_lock).scalar())
 
 
 def _add(connection: Connection, new: CycleCounts) -> None:
@@ -132,6 +205,6 @@ def _add(connection: Connection, new: CycleCounts) -> None:
 
 
 def _cycles(row: Sequence[object]) -> CycleCounts:
-    """Each database returns sums as another type."""
+    """The databases return sums as different types."""
     host, exit_code, last_at, *figures = row
     return CycleCounts(str(host), int(exit_code), utc_from_driver(last_at), *map(int, figures))  # type: ignore[arg-type,call-overload]

@@ -1,11 +1,17 @@
-"""For tests of applications and their handlers: run jobs in the test's own process, see what is enqueued."""
+"""For tests of applications and their handlers: run jobs in the test's own process, check what is enqueued."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mayfly.testing.assertions import assert_enqueued
-    from mayfly.testing.database import EnqueuedJob, FreshDatabase, enqueued_jobs, pinned_offset, using_database
+    from mayfly.testing.database import (
+        EnqueuedJob,
+        FreshDatabase,
+        assert_enqueued,
+        enqueued_jobs,
+        pinned_offset,
+        using_database,
+    )
     from mayfly.testing.run import Drained, Run, drain, run_inline
 
 __all__ = [
@@ -13,15 +19,16 @@ __all__ = [
     "run_inline", "using_database",
 ]  # fmt: skip
 
-_HOME = {
-    "assert_enqueued": "assertions",
-    **dict.fromkeys(("EnqueuedJob", "FreshDatabase", "enqueued_jobs", "pinned_offset", "using_database"), "database"),
-    **dict.fromkeys(("Drained", "Run", "drain", "run_inline"), "run"),
-}
+_IN_RUN = ("Drained", "Run", "drain", "run_inline")
 
 
 def __getattr__(name: str) -> object:
-    """Imported on first use: pytest loads the plugin in here for projects that have never heard of it."""
-    if name not in _HOME:
+    """Import on first use: pytest loads the plugin of this package even in projects that never use it."""
+    if name not in __all__:
         raise AttributeError(f"module 'mayfly.testing' has no attribute {name!r}")
-    return getattr(import_module(f"mayfly.testing.{_HOME[name]}"), name)
+    if name not in _IN_RUN:
+        return getattr(import_module("mayfly.testing.database"), name)
+    from mayfly.process.programs import import_own  # here: see above
+
+    import_own("runner")
+    return getattr(import_module("mayfly.testing.run"), name)

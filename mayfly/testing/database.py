@@ -1,50 +1,51 @@
-"""The jobs in a test's database, as values."""
+"""The database of a test: open or empty it, read its jobs, assert what was enqueued."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack, cast
 
 from mayfly import json_text
-from mayfly.bootstrap import load_registry
-from mayfly.client import App, current_app, use_app
-from mayfly.clock import host_clock, pin_offset
-from mayfly.db.connection import Connection
+from mayfly.client import App, current_app, load_registry, use_app
+from mayfly.clock import Clock, host_clock, pin_offset
+from mayfly.db.connection import AnyConnection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.errors import BadTestDatabase, NeedsTestDatabase
-from mayfly.queue.followups import BufferedJob, NewChain
+from mayfly.errors import BadTestDatabase, ConnectionElsewhere, NeedsTestDatabase
 from mayfly.queue.insert import NewJob
 from mayfly.queue.options import JobOptions, JobValidator
 from mayfly.registry import Handler, Registry, declared, forget_local
+from mayfly.schema.metadata import locks, metadata
+from mayfly.schema.migrations import migrate
 from mayfly.schema.tables import PENDING
 from mayfly.settings import Settings
 from mayfly.settings.values import DATABASE_RULE, Secret, database_url, mask_password
 
-TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
-          "mayfly_schedules", "mayfly_batches", "mayfly_chains")  # fmt: skip
+MAX_LISTED = 20  # jobs in a message
+MAX_PAYLOAD_SHOWN = 200  # characters
+TABLES = [each.name for each in metadata.sorted_tables if each is not locks]  # the migration inserts the locks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EnqueuedJob:
-    """A row of `mayfly_jobs`: what was enqueued, and what has become of it by now."""
+    """A row of `mayfly_jobs`: an enqueued job in its current state."""
 
-    id: int
+    id: int = 0  # 0: it has no row yet
     type: str
     payload: dict[str, Any]
     lane: str
-    status: str
+    status: str = PENDING
     priority: int
     run_at: datetime
-    attempts: int
+    attempts: int = 0
     max_attempts: int
     unique_key: str | None
     group_key: str | None
-    result: Any
-    last_error: str | None
+    result: Any = None
+    last_error: str | None = None
 
 
 COLUMNS = tuple(each.name for each in fields(EnqueuedJob))
@@ -52,69 +53,29 @@ ALL_JOBS = f"SELECT {', '.join(COLUMNS)} FROM mayfly_jobs ORDER BY id"
 
 
 def enqueued_jobs(type: str | None = None) -> list[EnqueuedJob]:
-    """All that was enqueued in this test, whatever has become of it, the oldest first."""
+    """All jobs enqueued in this test, in any state, the oldest first."""
     rows = inline_app().database.read(lambda connection: connection.execute(ALL_JOBS).all())
-    jobs = [_enqueued(dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    jobs = [_enqueued(**dict(zip(COLUMNS, row, strict=True))) for row in rows]
     return [job for job in jobs if type in (None, job.type)]
 
 
-def _enqueued(row: dict[str, Any]) -> EnqueuedJob:
-    result = None if row["result"] is None else json_text.decode(row["result"])
-    read = {"payload": json_text.decode(row["payload"]), "result": result, "run_at": utc_from_driver(row["run_at"])}
-    return EnqueuedJob(**{**row, **read})
-
-
-def would_be_enqueued(held: Iterable[BufferedJob]) -> tuple[EnqueuedJob, ...]:
-    """What has no row yet, or none that is known: as it would be, with the id 0."""
-    firsts = (each.first if isinstance(each, NewChain) else each for each in held)
-    return tuple(
-        EnqueuedJob(
-            id=0,
-            type=each.type,
-            payload=json_text.decode(each.payload),
-            lane=each.lane,
-            status=PENDING,
-            priority=each.priority,
-            run_at=each.run_at or host_clock().now(),
-            attempts=0,
-            max_attempts=each.max_attempts,
-            unique_key=each.unique_key,
-            group_key=each.group_key,
-            result=None,
-            last_error=None,
-        )
-        for each in firsts
-        if isinstance(each, NewJob)
-    )
-
-
-def next_run_at(connection: Connection, lanes: Sequence[str]) -> datetime | None:
-    """When the next job of these lanes is due."""
-    names = {f"lane_{number}": lane for number, lane in enumerate(lanes)}
-    listed = ", ".join(f":{name}" for name in names)
-    waiting = f"SELECT MIN(run_at) FROM mayfly_jobs WHERE status = 'pending' AND lane IN ({listed})"
-    found = connection.execute(waiting, names).scalar()
-    return None if found is None else utc_from_driver(found)
-
-
-def empty_tables(connection: Connection) -> None:
-    """All but the lock, whose one row belongs to the schema. Faster than TRUNCATE, which makes each table anew."""
-    for table in TABLES:
-        connection.execute(f"DELETE FROM {table}")
+def _enqueued(payload: str, run_at: Any, result: str | None, **columns: Any) -> EnqueuedJob:
+    decoded = None if result is None else json_text.decode(result)
+    return EnqueuedJob(payload=json_text.decode(payload), run_at=utc_from_driver(run_at), result=decoded, **columns)
 
 
 @dataclass(frozen=True)
 class FreshDatabase:
-    """What the fixture `mayfly_db` is: a database with Mayfly's tables, and no jobs in it yet."""
+    """The value of the fixture `mayfly_db`: a database with Mayfly's tables and no jobs."""
 
     url: str
 
 
 @contextmanager
 def using_database(url: str) -> Iterator[FreshDatabase]:
-    """Until its end all that this process enqueues, drains and asserts is in that database, which has the tables.
+    """Inside the block, enqueue, drain and the assertions of this process use that database, which has the tables.
 
-    Python's clock rules, so that freezegun can stop it. Handlers that were declared inside of a test are forgotten.
+    Python's clock is used, so that freezegun can stop it. At the end, handlers declared inside a test are removed.
     """
     before = current_app()
     full_url = _read_url(url)
@@ -130,62 +91,61 @@ def using_database(url: str) -> Iterator[FreshDatabase]:
 
 
 def make_template(path: Path) -> None:
-    """A SQLite file to be copied: to migrate one takes as long as a hundred tests."""
-    from mayfly.schema.migrations import migrate
-
+    """A SQLite file to copy: migrating one takes as long as a hundred tests."""
     url = f"sqlite:///{path}"
     migrate(url)
     database = Database(url)
-    database.read(lambda _connection: None)  # whoever connects first switches the WAL on; then it is copied too
+    database.connect()  # the first connection enables WAL mode, which is copied with the file
     database.close()
 
 
-def copy_template(template: Path, path: Path) -> str:
-    shutil.copyfile(template, path)
-    return f"sqlite:///{path}"
-
-
 def prepare_named(url: str, worker: str | None) -> str:
-    """Once a session: the URL for this process, migrated. `worker` is its name among those that share the tests."""
+    """Once per session: migrate the database of this process; returns its URL. `worker` is pytest-xdist's name."""
     own = _read_url(url.replace("{worker}", worker or "main"))
     name = own.partition("?")[0].rpartition("/")[2]
     if "test" not in name.lower():
-        reason = "and its tables are emptied before each test: use one of its own, such as shop_test"
+        reason = "and its tables are emptied before each test: use a separate one, such as shop_test"
         raise BadTestDatabase(f"{mask_password(own)} has no `test` in its name, {reason}")
     if worker is not None and "{worker}" not in url:
         reason = "(pytest -n), which empty it: write {worker} into its name, as in shop_test_{worker}, for gw0, gw1 …"
         raise BadTestDatabase(f"{mask_password(own)} would be shared by several processes {reason}")
-    from mayfly.schema.migrations import migrate
-
     migrate(own)
     return own
 
 
+def prepare(url: str | None, worker: str | None, directory: Path) -> Callable[[Path], str]:
+    """Once per session: returns a function that prepares the database of one test and returns its URL."""
+    if url is None:
+        template = directory / "template.db"
+        make_template(template)
+        return lambda directory: f"sqlite:///{shutil.copyfile(template, directory / 'mayfly.db')}"
+    own = prepare_named(url, worker)
+
+    def emptied(_test_directory: Path) -> str:
+        """Before each test, not after it: the rows of a failed test can be inspected. Faster than TRUNCATE."""
+        database = Database(own)
+        database.run(lambda connection: [connection.execute(f"DELETE FROM {table}") for table in TABLES])
+        database.close()
+        return own
+
+    return emptied
+
+
 def _read_url(url: str) -> str:
-    """As DATABASE_URL is read."""
+    """Parsed like DATABASE_URL."""
     try:
         return database_url(url, current_app().settings.home)
     except ValueError as error:
         raise BadTestDatabase(str(error) or f"must be {DATABASE_RULE}") from None
 
 
-def empty(url: str) -> None:
-    """Before each test, not after it: what a test that failed has left can be looked at."""
-    database = Database(url)
-    database.run(empty_tables)
-    database.close()
-
-
 @contextmanager
 def pinned_offset(offset: timedelta = timedelta(0)) -> Iterator[None]:
-    """Pin this process's distance to every database, whenever that was opened: `now` is Python's clock plus offset.
+    """Pin the clock offset of this process for every database: `now` is Python's clock plus `offset`.
 
-    freezegun stops Python's clock only, and a distance measured against a stopped clock would undo the freezing.
-    What the database fills in by itself (created_at, a run_at that was left out) is still its own time, and
-    guards and time-outs still count on the real monotonic clock.
-
-        with freeze_time("2026-05-04 12:00") as frozen, pinned_offset():
-            frozen.tick(3600)
+    freezegun stops only Python's clock, and an offset measured against a stopped clock would undo that. Defaults of
+    the database (created_at, an omitted run_at) are still its own time, and guards and timeouts still use the real
+    monotonic clock.
     """
     before = pin_offset(offset)
     try:
@@ -195,12 +155,22 @@ def pinned_offset(offset: timedelta = timedelta(0)) -> Iterator[None]:
 
 
 class InlineApp(App):
-    """On a database of the test's own, with every handler that was declared by now, those of the test included."""
+    """Uses the test's own database, and all handlers declared so far, including those of the test."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.validator = _StampingValidator.from_settings(settings, self.now)
         self._loaded: Registry | None = None
+        self._location: str | None = None
+
+    def open_connection(self, given: Any) -> AnyConnection:
+        """Refuses one to another database, such as the application's own: jobs there are not the test's."""
+        connection, own = super().open_connection(given), self.database
+        if self._location is None:
+            self._location = own.read(_location)
+        if connection.dialect is not own.dialect or _location(connection) != self._location:
+            raise ConnectionElsewhere(own.name)
+        return connection
 
     def close(self) -> None:
         if self._database is not None:
@@ -212,19 +182,29 @@ class InlineApp(App):
         return replace(self._loaded, handlers={**self._loaded.handlers, **declared()})
 
 
+def _location(connection: AnyConnection) -> str:
+    return str(connection.execute(connection.dialect.location).scalar())
+
+
 class AppWithoutDatabase(InlineApp):
-    """For handlers that need none: what the settings name is for real jobs, and no test's."""
+    """For handlers that need no database: a test must not use the database of the settings."""
 
     @property
     def database(self) -> Database:
-        raise NeedsTestDatabase
+        return cast(Database, _NoDatabase())
 
-    def now(self) -> datetime:
-        return host_clock().now()
+
+class _NoDatabase:
+    @property
+    def clock(self) -> Clock:
+        return host_clock()
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        raise NeedsTestDatabase
 
 
 class _StampingValidator(JobValidator):
-    """Jobs are due by Python's clock: the database's own, which fills in a missing run_at, cannot be frozen."""
+    """Sets a missing run_at from Python's clock: the database would use its own, which cannot be frozen."""
 
     def validate(
         self, type_name: str, payload: object, handler: Handler | None = None, **options: Unpack[JobOptions]
@@ -235,7 +215,7 @@ class _StampingValidator(JobValidator):
 
 
 def inline_app() -> InlineApp:
-    """Refused outside of a test's database: nobody's real jobs are run, or looked at, by accident."""
+    """Refused without a test database, so that no real job is run or read by accident."""
     app = current_app()
     if not isinstance(app, InlineApp):
         raise NeedsTestDatabase
@@ -244,7 +224,7 @@ def inline_app() -> InlineApp:
 
 @contextmanager
 def any_inline_app() -> Iterator[InlineApp]:
-    """The one of this test, or one that works as long as nobody asks for a database."""
+    """The app of this test, or one without a database."""
     before = current_app()
     app = before if isinstance(before, InlineApp) else AppWithoutDatabase(before.settings)
     use_app(app)
@@ -252,3 +232,79 @@ def any_inline_app() -> Iterator[InlineApp]:
         yield app
     finally:
         use_app(before)
+
+
+# --- assertions --------------------------------------------------------------------------------------------
+
+
+def assert_enqueued(
+    type: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    count: int | None = None,
+    lane: str | None = None,
+    status: str | None = None,
+    priority: int | None = None,
+    run_at: datetime | None = None,
+    unique_key: str | None = None,
+    group_key: str | None = None,
+) -> list[EnqueuedJob]:
+    """Assert that jobs of this type, with at least these payload fields, were enqueued; returns them.
+
+    One or more are expected, or exactly `count`, which may be 0. Jobs that were drained in the meantime count too,
+    unless `status="pending"` is given.
+    """
+    __tracebackhide__ = True
+    columns = {"lane": lane, "status": status, "priority": priority, "run_at": run_at, "unique_key": unique_key,
+               "group_key": group_key}  # fmt: skip
+    given = {name: value for name, value in columns.items() if value is not None}
+    enqueued = enqueued_jobs()
+    wanted = {"type": type, "payload": payload or {}, **given}
+    found = [each for each in enqueued if contains(vars(each), wanted)]
+    if len(found) == count or (count is None and found):
+        return found
+    raise AssertionError(_message(_wanted(type, payload, given), count, len(found), enqueued))
+
+
+def contains(actual: object, expected: object) -> bool:
+    """Objects must have at least the expected fields, recursively; other values must be equal."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return all(name in actual and contains(actual[name], value) for name, value in expected.items())
+    if isinstance(expected, list | tuple) and isinstance(actual, list):
+        pairs = zip(actual, expected, strict=False)
+        return len(actual) == len(expected) and all(contains(each, value) for each, value in pairs)
+    return bool(actual == expected)
+
+
+def _wanted(type: str, payload: Mapping[str, Any] | None, columns: Mapping[str, Any]) -> str:
+    conditions = [f"payload {_shown(payload)}"] if payload else []
+    conditions += [f"{name}={value}" for name, value in columns.items()]
+    return f"of type {type!r}" + (f" with {' and '.join(conditions)}" if conditions else "")
+
+
+def _message(wanted: str, count: int | None, found: int, enqueued: Sequence[EnqueuedJob]) -> str:
+    many = {0: "No job {} was", 1: "One job {} was"}.get(found, f"{found} jobs {{}} were").format(wanted)
+    instead = "" if count is None else f", not {count}"
+    return f"{many} enqueued{instead}.\n{_listed(enqueued)}"
+
+
+def _listed(enqueued: Sequence[EnqueuedJob]) -> str:
+    if not enqueued:
+        return "No jobs were enqueued."
+    lines = ["Enqueued jobs:", *(f"  {_line(each)}" for each in enqueued[:MAX_LISTED])]
+    if len(enqueued) > MAX_LISTED:
+        lines.append(f"  and {len(enqueued) - MAX_LISTED} more")
+    return "\n".join(lines)
+
+
+def _line(job: EnqueuedJob) -> str:
+    keys = "".join(f" {name}={getattr(job, name)}" for name in ("unique_key", "group_key") if getattr(job, name))
+    return f"{job.id} {job.type} {_shown(job.payload)} lane={job.lane}{keys} {job.status}, due {job.run_at:%F %T}"
+
+
+def _shown(payload: Mapping[str, Any]) -> str:
+    try:
+        text = json_text.encode(dict(payload))
+    except (TypeError, ValueError):  # a matcher, such as unittest.mock.ANY
+        text = repr(payload)
+    return text if len(text) <= MAX_PAYLOAD_SHOWN else f"{text[:MAX_PAYLOAD_SHOWN]}…"

@@ -1,48 +1,33 @@
-"""Run jobs in the process of a test: one handler with run_inline(), or all that is due with drain()."""
+"""Run jobs in the process of a test: one handler with run_inline(), or all due jobs with drain()."""
 
 import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any
 
 from mayfly import json_text
-from mayfly.clock import Clock, host_clock, host_now, milliseconds, pin_offset
-from mayfly.db.connection import Connection
-from mayfly.db.database import Database
-from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
+from mayfly.clock import host_clock, milliseconds, pin_offset
+from mayfly.db.dialects import utc_from_driver
+from mayfly.errors import DrainEndless, UnknownHandler
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job, RareFields, checkpoint_text
 from mayfly.monitoring.hooks import announcer
 from mayfly.queue.count import find_lanes
-from mayfly.queue.followups import BufferedJob, write_buffered
-from mayfly.queue.options import JobValidator
+from mayfly.queue.followups import BufferedJob, NewChain, write_buffered
+from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
 from mayfly.registry import Handler, Registry
-from mayfly.settings import Settings
-from mayfly.testing.database import (
-    AppWithoutDatabase,
-    InlineApp,
-    any_inline_app,
-    inline_app,
-    next_run_at,
-    pinned_offset,
-    would_be_enqueued,
-)
-from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log
-from runner.batch import BatchReport, BatchRunner
+from mayfly.testing.database import AppWithoutDatabase, EnqueuedJob, any_inline_app, inline_app, pinned_offset
+from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log, skip_check
+from runner.batch import AdmissionStep, BatchReport, BatchRunner, PauseCache
 from runner.claims import Claims
 from runner.invoke import JobResult
+from runner.limits import LimitAdmission
 from runner.settle_buffer import SettleBuffer
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection as Lent
-
-    from mayfly.testing.database import EnqueuedJob
 
 
 @dataclass(frozen=True)
@@ -51,17 +36,17 @@ class Run:
 
     job: Job
     outcome: Outcome
-    error: BaseException | None = None  # what its handler raised, unless that was to steer the job
-    enqueued: "tuple[EnqueuedJob, ...]" = ()  # by run_inline alone: what was enqueued with its `done`
+    error: BaseException | None = None  # raised by the handler, except for Retry, Snooze, Cancel and Dead
+    enqueued: tuple[EnqueuedJob, ...] = ()  # only from run_inline: the jobs enqueued with its `done`
 
     @property
     def kind(self) -> OutcomeKind:
-        """`done`, `failed` (to be tried again), `dead`, `cancelled`, `snoozed`, `sliced`: equal to the plain text."""
+        """`done`, `failed` (will be retried), `dead`, `cancelled`, `snoozed`, `sliced`: equal to the plain string."""
         return self.outcome.kind
 
     @property
     def result(self) -> Any:
-        """What the handler returned, as it was or would be stored."""
+        """The handler's return value, as it was or would be stored."""
         return None if self.outcome.result is None else json_text.decode(self.outcome.result)
 
     @property
@@ -71,16 +56,16 @@ class Run:
 
     @property
     def reason(self) -> str | None:
-        """The first line of what is stored as `last_error`."""
+        """The first line of `last_error`."""
         return None if self.outcome.error is None else self.outcome.error.partition("\n")[0]
 
     @property
     def has_failed(self) -> bool:
-        """Whether an attempt was spent in vain, its last one included."""
+        """Whether an attempt failed, including the last one."""
         return self.outcome.attempt_ending is not None
 
     def noted_error(self) -> BaseException:
-        """The error to raise in the test, with a word about where it comes from."""
+        """The error to raise in the test, with a note about the job."""
         assert self.error is not None
         self.error.add_note(f"{self}\npayload: {self.job.payload_text}")
         return self.error
@@ -93,13 +78,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Drained:
-    """All that a `drain()` has run, in this order. A job that was tried three times is there three times."""
+    """All runs of a `drain()`, in order. A job with three attempts is in there three times."""
 
     runs: tuple[Run, ...]
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many runs ended how: {"done": 3, "failed": 1}."""
+        """The number of runs by outcome: {"done": 3, "failed": 1}."""
         return Counter(run.kind.value for run in self.runs)
 
     @property
@@ -108,9 +93,6 @@ class Drained:
 
     def __len__(self) -> int:
         return len(self.runs)
-
-
-JOB_ID = 1
 
 
 def run_inline(
@@ -124,26 +106,38 @@ def run_inline(
     slice_after: int | None = None,
     raises: bool = True,
 ) -> Run:
-    """Run a handler, given by its type or itself, as a runner would; what would become of its job.
+    """Run a handler, given by its type or as a function, as a runner would; returns the outcome of its job.
 
-    With `state=` it goes on from that checkpoint, with `slice_after=3` it is ended at its third one.
-    The payload is checked as by `enqueue`. What the handler raises to steer its job is the outcome; any other error
-    is raised here too, unless `raises=False`: then it is an outcome like the others, and `run.error` has it. What the
-    handler has enqueued is in `run.enqueued` if it is done, and in the test's database if there is one.
+    With `state=` it continues from that checkpoint, with `slice_after=3` it ends at its third one. The payload is
+    validated as by `enqueue`. Retry, Snooze, Cancel and Dead decide the outcome; any other error is raised here, too,
+    unless `raises=False`: then the outcome is a failure, and `run.error` has the error. If the job is done, the jobs
+    that its handler enqueued are in `run.enqueued`, and in the test's database if there is one.
     """
     with any_inline_app() as app:
-        registry = app.registry
-        known = _find(registry, handler)
-        job = _make_job(app.settings, known, payload or {}, attempt, max_attempts, group_key)
+        known = _find(app.registry, handler)
+        new = app.validator.validate(known.type, payload or {}, known, max_attempts=max_attempts, group_key=group_key)
+        job = Job(1, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key)
+        job.cancel_poll_at = inf  # it has no row to query
         if state is not None:
-            job.special = RareFields(checkpoint=checkpoint_text(job.type, state))
-        database = cast(Database, _NoDatabase()) if isinstance(app, AppWithoutDatabase) else app.database
-        with inline_invoker(app.settings, registry, database, slice_after=slice_after) as invoker:
+            job.rare_fields = RareFields(checkpoint=checkpoint_text(job.type, state))
+        with inline_invoker(app, slice_after) as invoker:
             outcome = _run(invoker, job, writes=not isinstance(app, AppWithoutDatabase)).outcome
-            run = Run(job, outcome, invoker.errors.get(job.id), would_be_enqueued(_enqueued(invoker, job, outcome)))
+            run = Run(
+                job, outcome, invoker.errors.get(job.id), tuple(_would_be_enqueued(_enqueued(invoker, job, outcome)))
+            )
     if raises and run.error is not None:
         raise run.noted_error()
     return run
+
+
+def _would_be_enqueued(buffered: Iterable[BufferedJob]) -> Iterator[EnqueuedJob]:
+    """From buffered jobs, which have no row yet, or no known one."""
+    same = ("type", "lane", "priority", "max_attempts", "unique_key", "group_key")
+    for each in buffered:
+        new = each.first if isinstance(each, NewChain) else each
+        if isinstance(new, NewJob):
+            payload, run_at = json_text.decode(new.payload), new.run_at or host_clock().now()
+            yield EnqueuedJob(payload=payload, run_at=run_at, **{name: getattr(new, name) for name in same})
 
 
 def _find(registry: Registry, wanted: str | Callable[..., Any]) -> Handler:
@@ -156,80 +150,43 @@ def _find(registry: Registry, wanted: str | Callable[..., Any]) -> Handler:
     return found
 
 
-def _make_job(
-    settings: Settings,
-    handler: Handler,
-    payload: Mapping[str, Any],
-    attempt: int,
-    max_attempts: int | None,
-    group_key: str | None,
-) -> Job:
-    validator = JobValidator.from_settings(settings, host_now)
-    new = validator.validate(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
-    return Job(
-        JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key,
-        cancel_poll_at=inf,
-    )  # fmt: skip
-
-
 def _run(invoker: InlineInvoker, job: Job, writes: bool) -> JobResult:
-    """What the handler wrote and enqueued is committed, as a runner would with the job's outcome."""
+    """Commits what the handler wrote and enqueued, as a runner would with the job's outcome."""
     result = _admit_and_run(invoker, job)
-    if invoker.runtime.context.limits is not None:
-        invoker.runtime.context.limits.release(invoker.database, job)
-    transaction = invoker.runtime.job_transaction
-    held = _enqueued(invoker, job, result.outcome) if writes else ()
+    if invoker.runtime.limits is not None:
+        invoker.runtime.limits.release(invoker.database, job)
+    database, transaction = invoker.database, invoker.runtime.job_transaction
+    buffered = _enqueued(invoker, job, result.outcome) if writes else ()
     if transaction.connection is None:
-        if held:
-            invoker.database.run(lambda connection: write_buffered(connection, held, invoker.database.clock.now()))
+        if buffered:
+            database.run(lambda connection: write_buffered(connection, buffered, database.clock.now()))
         return result
     try:
-        transaction.run(lambda connection: _write_instead_of_settling(connection, held))
+        database.run(lambda connection: connection.execute("SELECT 1"))  # fails if the handler broke it
+        database.run(lambda connection: write_buffered(connection, buffered))
         transaction.commit()
-    except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
+    except Exception as error:  # noqa: BLE001 - from SQLAlchemy, the driver, or our explanation of them
         return invoker.failed(job, error)
     return result
 
 
 def _admit_and_run(invoker: InlineInvoker, job: Job) -> JobResult:
-    """Without limits: a job without a row cannot wait for them."""
+    """Checks no limits: a job without a row cannot wait for them."""
     rejected: list[JobResult] = []
-    jobs: Iterable[Job] = [job]
-    for step in invoker.checks:
-        jobs = step.admit(jobs, lambda _job, outcome: rejected.append(JobResult(outcome)))
+    jobs = skip_check(invoker).admit([job], lambda _job, outcome: rejected.append(JobResult(outcome)))
     return next((invoker.run(each) for each in jobs), None) or rejected[0]
 
 
 def _enqueued(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[BufferedJob]:
-    """What was buffered until the last checkpoint; and if the job is done, until its end."""
+    """The jobs buffered until the last checkpoint; if the job is done, until its end."""
     runtime = invoker.runtime
     kept = runtime.enqueued if isinstance(runtime, RowlessRuntime) else []
-    return [*kept, *(job.held or ())] if outcome.kind is OutcomeKind.DONE else kept
-
-
-def _write_instead_of_settling(connection: Connection, held: Sequence[BufferedJob]) -> None:
-    connection.execute("SELECT 1")  # fails if the handler broke its transaction
-    write_buffered(connection, held)
-
-
-class _NoDatabase:
-    """For handlers that use no database."""
-
-    @property
-    def clock(self) -> Clock:
-        return host_clock()
-
-    def run(self, _work: Callable[..., Any]) -> Any:
-        raise NeedsTestDatabase
-
-    def transaction(self) -> "AbstractContextManager[Lent]":
-        raise NeedsTestDatabase
-
-    def read(self, _work: Callable[..., Any]) -> NoReturn:
-        raise NeedsTestDatabase
+    return [*kept, *(job.buffered_jobs or ())] if outcome.kind is OutcomeKind.DONE else kept
 
 
 MAX_JOBS = 1000  # runs per drain; a handler that enqueues itself reaches this within seconds
+
+NEXT_RUN_AT = "SELECT lane, MIN(run_at) FROM mayfly_jobs WHERE status = 'pending' GROUP BY lane"
 
 _drains = itertools.count(1)
 
@@ -242,109 +199,107 @@ def drain(
     raises: bool = True,
     most: int = MAX_JOBS,
 ) -> Drained:
-    """Run what is due until nothing is, and what that enqueues; what happened, run by run.
+    """Run due jobs, and due jobs that these enqueue, until none is left; returns all runs.
 
-    Lanes are served in the order of their names, jobs within a lane as by a runner. With `advance=True` the queue's
-    clock is moved on to whatever is due next, retries included; with a timedelta no further than that. With
-    `slice_after=3` each run is ended at its third checkpoint, and goes on in another. An error that
-    a handler did not raise to steer its job ends the drain and is raised here too, unless `raises=False`.
+    Lanes are served by name, jobs within a lane in the order of a runner. With `advance=True` the queue's clock is
+    moved forward to the next due job, including retries; with a timedelta, at most by that. With `slice_after=3` each
+    run ends at its third checkpoint and continues in another run. An error other than Retry, Snooze, Cancel and Dead
+    ends the drain and is raised here, too, unless `raises=False`.
     """
     app = inline_app()
-    runs: list[Run] = []
-    with pinned_offset(app.database.clock.offset), _opened(app, lanes, advance, slice_after) as draining:
-        while (job := draining.next()) is not None:
-            if len(runs) == most:
-                draining.release(job)
-                raise DrainEndless(most)
-            run = draining.run(job)
-            runs.append(run)
-            if raises and run.error is not None:
-                raise run.noted_error()
-    return Drained(tuple(runs))
-
-
-@contextmanager
-def _opened(
-    app: InlineApp, lanes: Iterable[str] | None, advance: bool | timedelta, slice_after: int | None
-) -> Iterator["_Drain"]:
-    database, settings = app.database, app.settings
-    now = database.clock.now()
+    database, settings, now = app.database, app.settings, app.now()
     on_dead = announcer(settings, database) if settings.hooks_on_dead else None
     worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
-    with inline_invoker(settings, app.registry, database, on_dead, worker_id, slice_after) as invoker:
-        buffer = SettleBuffer(database, Settler(worker_id, cycle_id, worker_id), inline_log())
-        yield _Drain(
-            database,
+    settler = Settler(worker_id, cycle_id, worker_id, success_lanes=settings.success_lanes)
+    with pinned_offset(database.clock.offset), inline_invoker(app, slice_after, worker_id, on_dead) as invoker:
+        draining = _Drain(
             invoker,
-            BatchRunner(invoker, buffer, invoker.guard, inline_log(), invoker.admission),
+            _recorded_batches(invoker, settler),
             Assignment(worker_id, "", cycle_id, inf, settings.worker_timeout, now + LEASE),
             None if lanes is None else sorted(lanes),
             None if advance is True else now + (advance or timedelta(0)),
         )
+        return Drained(tuple(draining.runs(raises, most)))
+
+
+@dataclass(frozen=True)
+class _RecordedBatches(BatchRunner):
+    results: list[JobResult | None] = field(default_factory=list)  # None if the lease is lost
+
+    def settle(self, job: Job, result: JobResult, report: BatchReport) -> JobResult | None:
+        self.results.append(super().settle(job, result, report))
+        return self.results[-1]
+
+
+def _recorded_batches(invoker: InlineInvoker, settler: Settler) -> _RecordedBatches:
+    admission: list[AdmissionStep] = [skip_check(invoker)]
+    if invoker.runtime.limits is not None:
+        admission.append(LimitAdmission(invoker, invoker.runtime.limits))
+    log = inline_log()
+    return _RecordedBatches(
+        invoker, SettleBuffer(invoker.database, settler, invoker.page, log), invoker.guard, log, admission
+    )
 
 
 @dataclass(frozen=True)
 class _Drain:
-    database: Database
     invoker: InlineInvoker
-    batches: BatchRunner
+    batches: _RecordedBatches
     assignment: Assignment  # without the lane
     lanes: list[str] | None  # None: all
     until: datetime | None  # how far the clock may be moved; None: as far as there are jobs
 
+    def runs(self, raises: bool, most: int) -> Iterator[Run]:
+        for number in itertools.count():
+            job = self.next()
+            if job is None:
+                return
+            if number == most:
+                self.batches.release([job], BatchReport())
+                self.batches.buffer.flush()
+                raise DrainEndless(most)
+            run = self.run(job)
+            if raises and run.error is not None:
+                raise run.noted_error()
+            yield run
+
     def next(self) -> Job | None:
-        """The next job, claimed by itself, so that what a job enqueues can come before what was there."""
+        """The next job, claimed alone, so that a new job can come before older ones."""
+        database = self.invoker.database
         while True:
-            lanes = self._lanes()
+            started_at = database.clock.now()
+            lanes = sorted(database.read(find_lanes)) if self.lanes is None else self.lanes
             for lane in lanes:
                 for job in self._claims(lane).more(1):
                     return job
-            if not self._advance(lanes):
+            if not self._advance(lanes, started_at):
                 return None
 
     def run(self, job: Job) -> Run:
-        """Its outcome is written when this returns."""
-        result = self._run(job)
+        """The outcome is written when this returns."""
+        self.batches.run([job])
+        result = self.batches.results.pop()
         self.batches.release_sliced()
         self.batches.buffer.flush()
         error = self.invoker.errors.pop(job.id, None)
-        if self.invoker.registry.get(job.type) is None:
-            registry = self.invoker.registry
+        registry = self.invoker.registry
+        if registry.get(job.type) is None:
             error = UnknownHandler(job.type, registry.handlers, registry.failures)
-            if result is not None and result.unknown_type:  # released, and due again at once
+            if registry.failures:  # for any `raises`: a job cannot run before the module is fixed
                 raise error
         return Run(job, RELEASED if result is None else result.outcome, error)
 
-    def _run(self, job: Job) -> JobResult | None:
-        """None if the lease is lost."""
-        results: list[JobResult | None] = []
-
-        def settle(job: Job, result: JobResult) -> None:
-            results.append(self.batches.settle(job, result, BatchReport()))
-
-        for each in self.batches.admitted([job], lambda job, outcome: settle(job, JobResult(outcome))):
-            settle(each, self.invoker.run(each))
-        return results[0]
-
-    def release(self, job: Job) -> None:
-        self.batches.release([job], BatchReport())
-        self.batches.buffer.flush()
-
-    def _lanes(self) -> list[str]:
-        if self.lanes is not None:
-            return self.lanes
-        return sorted(self.database.read(lambda connection: find_lanes(connection)))
-
     def _claims(self, lane: str) -> Claims:
         """A new one each time: only a fresh runner may claim a job that has crashed."""
-        return Claims(self.database, self.batches.buffer, replace(self.assignment, lane=lane), batch_size=1)
+        assignment, pauses = replace(self.assignment, lane=lane), PauseCache(lane, self.invoker.database)
+        return Claims(self.invoker.database, self.batches.buffer, assignment, 1, pauses)
 
-    def _advance(self, lanes: list[str]) -> bool:
-        """Move the clock to the next due job, if there is one within the allowed time."""
-        due_at = self.database.read(lambda connection: next_run_at(connection, lanes))
-        clock = self.database.clock
-        now = clock.now()
-        if due_at is None or due_at <= now or (self.until is not None and due_at > self.until):
+    def _advance(self, lanes: list[str], since: datetime) -> bool:
+        """Move the clock to the next job that was not due at `since`, if that is within the allowed time."""
+        database = self.invoker.database
+        found = database.read(lambda connection: connection.execute(NEXT_RUN_AT).all())
+        due_at = min((utc_from_driver(run_at) for lane, run_at in found if lane in lanes), default=None)
+        if due_at is None or due_at <= since or (self.until is not None and due_at > self.until):
             return False
-        pin_offset(clock.offset + (due_at - now))
+        pin_offset(database.clock.offset + max(due_at - database.clock.now(), timedelta(0)))
         return True

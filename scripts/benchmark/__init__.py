@@ -1,1 +1,1 @@
-"""Benchmarks: each measures Mayfly and a yardstick alternately, on servers of its own, and reports their ratio."""
+"""Benchmarks: each measures Mayfly and a yardstick alternately, on private servers, and reports their ratio."""

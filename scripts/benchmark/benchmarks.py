@@ -33,7 +33,7 @@ class Benchmark:
 
 
 def drain(lab: Lab, jobs: int, type_name: str, goal: Goal, ack: str = "batch") -> Iterator[Figure]:
-    """The whole life of `python -m dispatcher`, cycle after cycle until every job is done."""
+    """Run `python -m dispatcher`, from start to exit, until every job is done."""
     ours, theirs = lab.compare(
         lambda stage: jobs / drain_seconds(stage, jobs, type_name),
         lambda stage: jobs / bare_drain_seconds(stage, jobs, type_name, ack),
@@ -46,7 +46,7 @@ def drain_seconds(
     stage: Stage, jobs: int, type_name: str = "nothing", settings: Mapping[str, str] | None = None
 ) -> float:
     stage.refill(jobs, type_name)
-    stage.lab.say(f"Mayfly drains {jobs:,} jobs")
+    stage.lab.show(f"Mayfly drains {jobs:,} jobs")
     directory, environment = stage.new_ledger(jobs)
     seconds = 0.0
     while unfinished_jobs(stage):
@@ -57,7 +57,7 @@ def drain_seconds(
 
 def bare_drain_seconds(stage: Stage, jobs: int, type_name: str, ack: str) -> float:
     stage.refill(jobs, type_name)
-    stage.lab.say(f"the bare loop drains {jobs:,} jobs")
+    stage.lab.show(f"the bare loop drains {jobs:,} jobs")
     directory, environment = stage.new_ledger(jobs)
     arguments = (str(RUNNERS), str(stage.engine.bare_batch), ack)
     seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
@@ -96,7 +96,7 @@ def measure_idle(lab: Lab) -> Iterator[Figure]:
         )
         return stage.run("-c", script).cpu_seconds * 1000
 
-    lab.say("idle cycles")
+    lab.show("idle cycles")
     ours, theirs = lab.compare(lambda stage: idle_cpu_ms(stage), bare, lab.times * IDLE_RUNS)
     yield Figure("idle cycle: CPU", "ms", tuple(ours[1:]), tuple(theirs[1:]), at_most(2.5))  # the first is not idle
 
@@ -119,7 +119,7 @@ def measure_linger(lab: Lab) -> Iterator[Figure]:
 
 
 def linger_waits_ms(stage: Stage, seconds: int) -> list[float]:
-    stage.lab.say(f"{LINGER_RATE} jobs/s for {seconds} s")
+    stage.lab.show(f"{LINGER_RATE} jobs/s for {seconds} s")
     arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(LINGER_RATE))
     stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
     rows = stage.rows("SELECT status, result FROM mayfly_jobs")
@@ -141,12 +141,12 @@ def measure_enqueue(lab: Lab, how: str, jobs: int, name: str, goal: Goal) -> Ite
 
 
 def enqueue_rate(stage: Stage, program: str, how: str, jobs: int) -> float:
-    """Without the start of the program."""
+    """The start of the program is not measured."""
     with stage.connect() as connection:
         stage.engine.empty(connection)
     stage.settle()
     seconds = float(stage.run("-m", f"scripts.benchmark.programs.{program}", how, str(jobs)).output)
-    if stage.value("SELECT COUNT(*) FROM mayfly_jobs") != jobs + 1:  # and one before the clock started
+    if stage.value("SELECT COUNT(*) FROM mayfly_jobs") != jobs + 1:  # one was enqueued before the measurement
         raise Failed(f"{program} did not insert each of {jobs:,} jobs once.")
     return jobs / seconds
 
@@ -162,7 +162,7 @@ def measure_memory(lab: Lab) -> Iterator[Figure]:
 
 
 def memory_of_drain(stage: Stage, jobs: int) -> tuple[float, float]:
-    """Peak in MB, without the ledger's own pages, and how many processes outlive the dispatcher."""
+    """Peak memory in MB, without the ledger's own pages, and the number of processes that outlive the dispatcher."""
     stage.refill(jobs, "nothing")
     directory, environment = stage.new_ledger(jobs)
     peaks = [0]
@@ -177,14 +177,14 @@ def memory_of_drain(stage: Stage, jobs: int) -> tuple[float, float]:
 
 
 def measure_size(lab: Lab) -> Iterator[Figure]:
-    """An idle cycle and the views of operators with ten million rows, against ten thousand rows."""
+    """An idle cycle and the operators' queries with ten million rows, against ten thousand rows."""
     rows = lab.scaled(LARGE_TABLE)
     small = min(SMALL_TABLE, rows // 10)
     with lab.stage() as large_stage, lab.stage() as small_stage:
         for stage, count in ((large_stage, rows), (small_stage, small)):
             fill_history(stage, count)
             idle_cpu_ms(stage)
-        lab.say("idle cycles")
+        lab.show("idle cycles")
         ours, theirs = alternately(
             lambda: idle_cpu_ms(large_stage), lambda: idle_cpu_ms(small_stage), lab.times * IDLE_RUNS
         )
@@ -194,7 +194,7 @@ def measure_size(lab: Lab) -> Iterator[Figure]:
 
 def _queries(lab: Lab, large_stage: Stage, small_stage: Stage, rows: int) -> Iterator[Figure]:
     """The time of each query inside one process, by name."""
-    lab.say("queries")
+    lab.show("queries")
     program = ("-m", "scripts.benchmark.programs.queries", str(lab.times * QUERY_RUNS))
     large, small = (_timings(stage.run(*program).output) for stage in (large_stage, small_stage))
     for name, values in large.items():
@@ -211,7 +211,7 @@ def _timings(output: str) -> dict[str, tuple[float, ...]]:
 
 def fill_history(stage: Stage, rows: int) -> None:
     """90 % done, 5 % dead, 5 % delayed; none is due."""
-    stage.lab.say(f"filling {rows:,} rows")
+    stage.lab.show(f"filling {rows:,} rows")
     now, next_id = datetime.now(UTC), 1
     for status, share, age in (("done", 0.9, 3), ("dead", 0.05, 3), ("pending", 0.05, -1)):
         count = int(rows * share)

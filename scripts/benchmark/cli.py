@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: measure, print a table, keep the results, fill docs/performance.md."""
+"""The command line of the benchmarks: measure, print a table, store the results, update docs/performance.md."""
 
 import os
 import platform
@@ -46,11 +46,13 @@ BARE = "bare"
 )
 @click.option("--only", type=Choice(list(BENCHMARKS)), multiple=True, help="Only this benchmark; repeatable.")
 @click.option("--engine", type=Choice(list(ENGINES)), multiple=True, help="Only this database; repeatable.")
-@click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 10), help="Of the row counts.")
-@click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each.")
+@click.option(
+    "--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 10), help="Factor for row counts."
+)
+@click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each benchmark.")
 @click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")
 @click.option("--list", "listing", is_flag=True, help="List the benchmarks and exit.")
-@click.option("--write-docs", "writing", is_flag=True, help="Fill docs/performance.md from the results and exit.")
+@click.option("--write-docs", "writing", is_flag=True, help="Update docs/performance.md from the results and exit.")
 def command(
     only: tuple[str, ...], engine: tuple[str, ...], scale: float, times: int, against: str | None,
     listing: bool, writing: bool,
@@ -67,20 +69,20 @@ def command(
 
 
 def measure_all(steps: Sequence[tuple[str, str]], scale: float, times: int, against: str | None) -> list[Record]:
-    """Each record is kept as soon as it is measured, unless it compares two revisions."""
+    """Each record is stored as soon as it is measured, unless it compares two revisions."""
     facts, records = environment(), []
     if facts["load_at_start"] > facts["cores"] / 2:
         click.echo(f"The machine is busy (load {facts['load_at_start']}): the figures will show it.", err=True)
-    databases = Databases({})  # private servers, whatever the environment names
+    databases = Databases({})  # private servers, even if the environment names others
     try:
         with checkout_of(against) if against else nullcontext() as other, progress() as status:
             for number, (name, engine) in enumerate(steps, 1):
                 title = f"{number}/{len(steps)} {name} on {engine}"
 
-                def say(doing: str, title: str = title) -> None:
-                    status.update(f"{title}: {doing}")
+                def show(activity: str, title: str = title) -> None:
+                    status.update(f"{title}: {activity}")
 
-                lab = Lab(databases, ENGINES[engine], scale, times, say, other)
+                lab = Lab(databases, ENGINES[engine], scale, times, show, other)
                 record = measure(name, lab, facts, against or BARE)
                 records.append(record)
                 if record.error is not None:
@@ -94,7 +96,7 @@ def measure_all(steps: Sequence[tuple[str, str]], scale: float, times: int, agai
 
 @contextmanager
 def progress() -> Iterator[Status]:
-    """What is being measured; silent if stderr is no terminal."""
+    """Shows what is being measured, if stderr is a terminal."""
     with Console(stderr=True).status("starting", refresh_per_second=2) as status:
         yield status
 
@@ -105,7 +107,7 @@ def measure(name: str, lab: Lab, facts: dict[str, Any], yardstick: str) -> Recor
     figures: list[Figure] = []
     try:
         figures += benchmark.measure(lab)
-    except Exception as raised:  # noqa: BLE001 - the other benchmarks are still worth measuring
+    except Exception as raised:  # noqa: BLE001 - continue with the other benchmarks
         error = str(raised) or type(raised).__name__
     server = lab.databases.used.get(lab.engine.name, "").removesuffix(" (private)")
     return Record(
@@ -147,9 +149,13 @@ def _commit() -> str:
 
 
 def write_docs() -> int:
-    records = [each for each in read_records(RESULTS) if each.error is None]
-    if not records:
+    """What was not measured here keeps its figures on the page."""
+    measured = [each for each in read_records(RESULTS) if each.error is None]
+    if not measured:
         raise click.UsageError(f"There are no results in {RESULTS}: measure something first.")
+    records = read_records(PAGE_RESULTS)
+    for each in measured:
+        records = merge_record(records, each, ORDER)
     write_records(PAGE_RESULTS, records)
     PAGE.write_text(filled_page(PAGE.read_text(), records))
     click.echo("docs/performance.md is up to date.")

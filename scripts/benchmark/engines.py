@@ -1,4 +1,4 @@
-"""What the benchmarks do differently on each database: generate rows, and wait until the server is idle."""
+"""Differences between the databases: how to generate rows, and how to wait until the server is idle."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Engine(ABC):
 
     @abstractmethod
     def settle(self, connection: Connection) -> None:
-        """Refresh statistics and write everything to disk, so that no run pays for the one before it."""
+        """Refresh statistics and write everything to disk, so that one run does not slow down the next."""
 
     def empty(self, connection: Connection) -> None:
         for table in TABLES:
@@ -57,7 +57,7 @@ class MariaDB(Engine):
         return f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S.%f}' + INTERVAL n * 1000 MICROSECOND"
 
     def connect_arguments(self, url: URL) -> Mapping[str, Any]:
-        """Without TLS, as Mayfly connects on its own machine: PyMySQL would spend 30 ms on certificates."""
+        """Without TLS, as Mayfly connects on its own machine: PyMySQL would need 30 ms for certificates."""
         return {
             "host": url.host, "port": url.port, "user": url.username, "password": url.password,
             "database": url.database, "ssl_disabled": True,

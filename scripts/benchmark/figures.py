@@ -1,4 +1,4 @@
-"""Measured values with their goals: medians, ratios, tables, and the JSON file that keeps them."""
+"""Measured values with their goals: medians, ratios, tables, and the JSON file that stores them."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,11 +62,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Record:
-    """The figures of one benchmark on one database, and the environment that they were measured in."""
+    """The figures of one benchmark on one database, and the environment in which they were measured."""
 
     benchmark: str
     engine: str
-    yardstick: str  # "bare", or the revision that was measured beside this one
+    yardstick: str  # "bare", or the other revision
     times: int
     is_full_size: bool
     measured_at: str
@@ -91,7 +91,7 @@ def at_most(bound: float) -> Goal:
 def alternately(
     ours: Callable[[], Ours], theirs: Callable[[], Theirs], times: int
 ) -> tuple[list[Ours], list[Theirs]]:
-    """In turns, so that a noisy minute affects both."""
+    """Alternately, so that other load on the machine affects both."""
     pairs = [(ours(), theirs()) for _ in range(times)]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
@@ -143,7 +143,7 @@ def _row(record: Record, figure: Figure) -> tuple[str, ...]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Atomically, one record per line."""
+    """Written atomically, one record per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".new")
     lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=False) for each in records)

@@ -1,4 +1,4 @@
-"""Run programs of one checkout in a home and a database of their own, and measure them."""
+"""Run programs of one checkout with a separate home and database, and measure them."""
 
 import json
 import os
@@ -46,13 +46,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Lab:
-    """What a benchmark gets: servers, the engine, the scale, and the checkout to compare with."""
+    """The argument of a benchmark: servers, the engine, the scale, and the checkout to compare with."""
 
     databases: Databases
     engine: Engine
     scale: float
     times: int
-    say: Callable[[str], None]
+    show: Callable[[str], None]  # the current activity
     other_checkout: Path | None = None
 
     def scaled(self, full: int, least: int = 1) -> int:
@@ -119,7 +119,7 @@ class Stage:
 
     def refill(self, jobs: int, type_name: str) -> None:
         """Empty the tables and insert this many jobs, all of them due."""
-        self.lab.say(f"filling {jobs:,} rows")
+        self.lab.show(f"filling {jobs:,} rows")
         first_at = datetime.now(UTC) - timedelta(hours=1, milliseconds=jobs)
         with self.connect() as connection:
             self.engine.empty(connection)
@@ -129,7 +129,7 @@ class Stage:
     def insert(
         self, jobs: int, first_at: datetime, status: str = "pending", type_name: str = "nothing", first_id: int = 1
     ) -> None:
-        """Inside the database, due a millisecond apart: ten million rows take minutes."""
+        """Generated inside the database, due a millisecond apart. Ten million rows take minutes."""
         with self.connect() as connection:
             for begin in range(0, jobs, ROWS_PER_INSERT):
                 numbers = self.engine.numbers(begin + 1, min(begin + ROWS_PER_INSERT, jobs))
@@ -195,7 +195,7 @@ class Stage:
 
 @contextmanager
 def checkout_of(revision: str) -> Iterator[Path]:
-    """Another revision in a directory of its own, with the benchmarks of this one."""
+    """Another revision in a separate directory, with the benchmarks of this one."""
     with TemporaryDirectory(prefix="mayfly-bench-") as directory:
         path = Path(directory) / "checkout"
         _git("worktree", "add", "--quiet", "--detach", str(path), revision)
@@ -214,7 +214,7 @@ def _git(*arguments: str) -> None:
 
 
 def proportional_memory_bytes(pid: int) -> int:
-    """PSS of a process and its descendants: a page that several share counts once."""
+    """PSS of a process and its descendants: a shared page counts once."""
     with suppress(psutil.NoSuchProcess):
         family = [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
         return sum(map(_pss_bytes, family))

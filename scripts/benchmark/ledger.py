@@ -1,7 +1,7 @@
-"""Which job ran how often: each process writes job ids into a memory-mapped file of its own.
+"""Records how often each job ran: every process writes job ids into its own memory-mapped file.
 
-One note is an assignment (0.1 µs, no system call) and survives any death of the process. Mayfly's handlers and the
-bare loop both pay for it.
+One entry is an assignment (0.1 µs, no system call) and survives kill -9. Mayfly's handlers and the bare loop both
+write it.
 """
 
 import mmap
@@ -49,7 +49,7 @@ class NotOnce(Exception):
 
 
 def check_once(directory: Path, expected: range) -> None:
-    """Every id of the range ran once, and no other."""
+    """Raises NotOnce unless every id of the range ran once, and no other."""
     runs = Counter(job_id for path in directory.iterdir() for job_id in _ids(path.read_bytes()))
     repeated = sum(1 for number in runs.values() if number > 1)
     unknown = sum(1 for job_id in runs if job_id not in expected)

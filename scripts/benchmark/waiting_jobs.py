@@ -1,4 +1,4 @@
-"""Handlers that wait for 100 ms. A module of their own: importing asyncio would slow the other benchmarks."""
+"""Handlers that wait for 100 ms. In a separate module: importing asyncio would slow down the other benchmarks."""
 
 import asyncio
 import time

@@ -1,1 +1,1 @@
-"""The platform in two minutes: sample people, boards and posts, stand-ins for everything outside, and real cycles."""
+"""The application in handlers/ in two minutes: sample data, fake services, real cycles."""

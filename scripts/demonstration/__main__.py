@@ -1,26 +1,26 @@
-"""`scripts/demo`: prepare, run, tell."""
+"""`scripts/demo`: prepare, run, report."""
 
 import shutil
 from pathlib import Path
 
 import click
 
+from scripts.demonstration.cycles import run_cycles
+from scripts.demonstration.fake_services import fake_services
 from scripts.demonstration.home import Home
-from scripts.demonstration.post import post_office
-from scripts.demonstration.running import run_cycles
+from scripts.demonstration.jobs import enqueue_first, enqueue_second
+from scripts.demonstration.report import print_report
 from scripts.demonstration.sample import fill
-from scripts.demonstration.standins import stand_ins
-from scripts.demonstration.telling import tell
-from scripts.demonstration.work import enqueue_first, enqueue_second
+from scripts.demonstration.smtp_server import smtp_server
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 
 @click.command()
 @click.option(
-    "--seconds", type=click.IntRange(10, 3600), default=120, show_default=True, help="How long cycles are run."
+    "--seconds", type=click.IntRange(10, 3600), default=120, show_default=True, help="Run cycles for this long."
 )
-@click.option("--until-done", is_flag=True, help="Or until nothing is left to do, if that is earlier.")
+@click.option("--until-done", is_flag=True, help="Stop earlier if no job is left.")
 @click.option(
     "--people", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Members of the platform."
 )
@@ -29,22 +29,22 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=CHECKOUT / "demo",
-    help="Where all of it is written; emptied first.  [default: demo/ in the checkout]",
+    help="Directory of all files; emptied first.  [default: demo/ in the checkout]",
 )
 def main(seconds: int, until_done: bool, people: int, directory: Path) -> None:
-    """Fill a platform with sample people, boards and posts, let Mayfly work for two minutes, and show what it did.
+    """Run the handlers on sample people, boards and posts for two minutes, and report the results.
 
-    Nothing leaves this machine: mail, pushes, posts, lookups and the language model go to stand-ins on loopback.
+    Nothing leaves this machine: fake services on loopback receive mail, pushes, posts, lookups and prompts.
     """
     home = Home(directory.resolve(), CHECKOUT)
     home.empty()
-    with post_office(home.mail) as office, stand_ins() as outside:
-        home.furnish(office.port, outside.port)
-        click.echo(f"Filling a platform with {people} people, boards and posts")
-        sample = fill(home, people, outside.url)
+    with smtp_server(home.mail) as mail, fake_services() as services:
+        home.configure(mail.port, services.port)
+        click.echo(f"Creating {people} people with boards and posts")
+        sample = fill(home, people, services.url)
         enqueue_first(sample)
         run_cycles(home, seconds, lambda: enqueue_second(home), until_done)
-        tell(home, office, outside)
+        print_report(home, mail, services)
 
 
 if __name__ == "__main__":

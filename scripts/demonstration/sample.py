@@ -1,4 +1,4 @@
-"""People, boards and posts that could be real, and what a platform has besides: sessions, figures, logs, a CSV."""
+"""Sample people, boards and posts, and other rows and files that jobs need: sessions, metrics, logs, a CSV file."""
 
 import csv
 import random
@@ -53,7 +53,7 @@ SENTENCES = (
     "Ours have been in since April.", "The slugs were faster than we were.", "Photos are on the wall in the shed.",
 )  # fmt: skip
 COMPANIES = ("Greenhouse Ltd", "Root & Branch", "Seedling GmbH", "Wheelbarrow Inc")
-QUIET_BOARD = 1  # nobody has written there for days: it is nudged
+QUIET_BOARD = 1  # without posts for days: it is nudged
 PROSPECTS_EACH = 100  # a member: an import that takes long enough to be watched
 
 

@@ -51,7 +51,7 @@ NOW = {
 
 def install(connection: Connection, engine_name: str) -> None:
     now = NOW[engine_name]
-    written = {  # table, event, condition → what the trigger does
+    written = {  # table, event, condition → what the trigger inserts
         ("mayfly_jobs", "INSERT", ""): f"torture_audit (at, {COLUMNS}) VALUES ({now}, {NEW_ONLY})",
         ("mayfly_jobs", "UPDATE", CHANGED): f"torture_audit (at, {COLUMNS}) VALUES ({now}, {OLD_NEW})",
         (

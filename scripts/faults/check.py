@@ -7,8 +7,8 @@ from scripts.faults.evidence import Evidence
 
 CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     check_jobs.no_job_is_lost,
-    check_jobs.no_job_from_nowhere,
-    check_jobs.unknown_enqueues_are_there_at_most_once,
+    check_jobs.every_job_was_enqueued,
+    check_jobs.no_job_exists_twice,
     check_jobs.everything_is_terminal,
     check_jobs.one_effect_per_job,
     check_jobs.changes_are_legal,

@@ -11,9 +11,11 @@ from scripts.faults.evidence import DATABASE_FAULTS, CycleRow, DispatcherExit, E
 
 KILLED = -9
 ENDING_CODES = {"ok": exits.SUCCESS, "error": exits.ERROR}
-# Another host or a later cycle has closed the row: what its dispatcher saw of it is not known.
+# Another host or a later cycle has closed the row: what its dispatcher observed is unknown.
 UNSEEN = ("lost", None)
 MARGIN_SECONDS = 1.0
+SLOW_START_SECONDS = 1.5  # an idle machine needs a third of a second
+TOO_SLOW = "did not answer in time"
 
 
 def exit_codes_of_runners_fit(evidence: Evidence) -> Iterator[str]:
@@ -23,21 +25,21 @@ def exit_codes_of_runners_fit(evidence: Evidence) -> Iterator[str]:
         if row.ending in ENDING_CODES and (row.exit_code, row.signal) != (ENDING_CODES[row.ending], None):
             yield f"{name} is {row.ending} with code {row.exit_code} and signal {row.signal}"
         if row.ending == "ok" and row.worker_id in evidence.timed_out | evidence.crashed:
-            yield f"{name} exited with 0, and a job of it timed out or crashed"
+            yield f"{name} exited with 0, but one of its jobs timed out or crashed"
         if row.ending == "error" and not _has_database_fault(evidence, row.planned_at, row.finished_at, row.host):
             yield f"{name} exited with 1 without a fault of the database"
         if row.ending == "timeout" and row.exit_code == exits.TIMEOUT and row.worker_id not in interrupted:
-            yield f"{name} exited with 2, and no job of it was interrupted"
+            yield f"{name} exited with 2, but none of its jobs was interrupted"
         if row.ending == "crash" and not _was_killed(evidence, row):
-            yield f"{name} crashed (code {row.exit_code}, signal {row.signal}), and was not killed"
+            yield f"{name} crashed (code {row.exit_code}, signal {row.signal}), but was not killed"
         if row.ending == "timeout" and row.signal is not None and not _reached_its_deadline(evidence, row):
-            yield f"{name} was ended by signal {row.signal} before its time was over"
+            yield f"{name} was killed by signal {row.signal} before its deadline"
         if row.ending == "lost" and not evidence.faults_between(row.planned_at, row.finished_at or 0, row.host):
             yield f"{name} was lost without a fault on its host"
 
 
 def exit_codes_of_cycles_fit(evidence: Evidence) -> Iterator[str]:
-    """The row of a cycle and those of its runners."""
+    """Compares the row of a cycle with those of its runners."""
     runners = defaultdict(list)
     for row in evidence.runners:
         runners[row.cycle_id].append(row.ending)
@@ -45,17 +47,18 @@ def exit_codes_of_cycles_fit(evidence: Evidence) -> Iterator[str]:
         name, endings = f"cycle {cycle.id} on {cycle.host}", runners[cycle.id]
         if cycle.finished_at is None:
             if not evidence.faults_between(cycle.started_at, cycle.started_at + _longest(evidence), cycle.host):
-                yield f"{name} has no end, and there was no fault"
+                yield f"{name} has no recorded end, but there was no fault"
         elif cycle.exit_code not in _fitting_codes(evidence, cycle, endings):
             yield f"{name} ended with {cycle.exit_code}; its runners: {sorted(map(str, endings))}, note: {cycle.note}"
-        elif cycle.note is not None and not _has_database_fault(
-            evidence, cycle.started_at, cycle.finished_at, cycle.host
+        elif cycle.note is not None and not (
+            _has_database_fault(evidence, cycle.started_at, cycle.finished_at, cycle.host)
+            or (TOO_SLOW in cycle.note and _was_late(evidence, cycle))
         ):
             yield f"{name} failed without a fault of the database: {cycle.note}"
 
 
 def exit_codes_of_dispatchers_fit(evidence: Evidence) -> Iterator[str]:
-    """The process and the row that it has written. A process without a row was skipped, or could not write it."""
+    """Compares the process with the row that it wrote. Without a row it was skipped, or could not write it."""
     killed = {event["process"] for event in evidence.signals("SIGKILL")}
     for each in evidence.exits:
         name, rows = f"dispatcher {each.pid} on {each.host}", _rows_of(evidence, each)
@@ -72,16 +75,16 @@ def exit_codes_of_dispatchers_fit(evidence: Evidence) -> Iterator[str]:
             if codes or not unwritten:
                 yield f"{name} exited with 2; its cycle: {sorted(map(str, codes))}"
     for row in evidence.cycles:
-        candidates = [each for each in evidence.exits if each.host == row.host and each.lived_at(row.started_at)]
+        candidates = _dispatchers_at(evidence, row.host, row.started_at)
         if row.finished_at is not None and row.exit_code not in {each.exit_code for each in candidates}:
             if any(each.exit_code == KILLED for each in candidates):
-                continue  # after it had written its row
+                continue  # killed after it had written its row
             found = [each.exit_code for each in candidates]
-            yield f"cycle {row.id} on {row.host} says {row.exit_code}; the processes of that time exited with {found}"
+            yield f"cycle {row.id} on {row.host} has {row.exit_code}; the processes of that time exited with {found}"
 
 
 def _fitting_codes(evidence: Evidence, cycle: CycleRow, endings: list[str | None]) -> set[int]:
-    """An error outranks a timeout. Endings that the dispatcher may have seen otherwise leave the choice."""
+    """An error takes precedence over a timeout. If the dispatcher may have seen another ending, any code fits."""
     if cycle.note is not None or {"error", "crash"} & set(endings):
         return {exits.ERROR}
     if set(UNSEEN) & set(endings):
@@ -94,12 +97,12 @@ def _fitting_codes(evidence: Evidence, cycle: CycleRow, endings: list[str | None
 
 
 def _rows_of(evidence: Evidence, process: DispatcherExit) -> list[CycleRow]:
-    """More than one only if it overlaps with another process of its host, of which one was skipped."""
+    """More than one only if it overlaps with another process of its host; then one of them was skipped."""
     return [each for each in evidence.cycles if each.host == process.host and process.lived_at(each.started_at)]
 
 
 def _was_killed(evidence: Evidence, row: RunnerRow) -> bool:
-    """Its process; or, before its first claim, one that was to become it: its row has the dispatcher's pid then."""
+    """Its process was killed; or, before its first claim, a process of its dispatcher, whose pid its row has then."""
     ended_at = row.finished_at if row.finished_at is not None else row.lease_until
     during = [each for each in evidence.signals("SIGKILL") if row.planned_at - MARGIN_SECONDS <= each.at <= ended_at]
     dispatchers = {each.pid for each in evidence.exits if each.host == row.host}
@@ -107,9 +110,20 @@ def _was_killed(evidence: Evidence, row: RunnerRow) -> bool:
 
 
 def _reached_its_deadline(evidence: Evidence, row: RunnerRow) -> bool:
-    started_at = next((each.started_at for each in evidence.cycles if each.id == row.cycle_id), row.planned_at)
+    """Counted from the start of the process that planned it; on a busy machine that is seconds before the plan."""
+    started_at = min((each.started_at for each in _dispatchers_at(evidence, row.host, row.planned_at)), default=0.0)
     ended_at = row.finished_at if row.finished_at is not None else row.lease_until
     return ended_at - started_at >= evidence.bounds.worker_timeout - MARGIN_SECONDS
+
+
+def _dispatchers_at(evidence: Evidence, host: str, at: float) -> list[DispatcherExit]:
+    return [each for each in evidence.exits if each.host == host and each.lived_at(at)]
+
+
+def _was_late(evidence: Evidence, cycle: CycleRow) -> bool:
+    """The machine was so busy that the cycle began seconds after its process started: the database was slow, too."""
+    started = [each.started_at for each in _dispatchers_at(evidence, cycle.host, cycle.started_at)]
+    return any(cycle.started_at - at > SLOW_START_SECONDS for at in started)
 
 
 def _has_database_fault(evidence: Evidence, begin: float, end: float | None, host: str) -> bool:

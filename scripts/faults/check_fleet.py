@@ -1,8 +1,9 @@
-"""Guarantees about limits, caps, totals, schedules, deadlines and what is left. Pure: evidence in, violations out."""
+"""Guarantees about limits, caps, totals, schedules, deadlines and leftovers. Pure: evidence in, violations out."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from scripts.faults.check_jobs import FINAL
 from scripts.faults.evidence import Evidence
 from scripts.faults.history import Event
 
@@ -28,20 +29,20 @@ def _limited_runs(evidence: Evidence) -> Iterator[tuple[float, float]]:
 
 
 def _last_sure_moment(evidence: Evidence, entered: Event) -> float:
-    """Of a run without an end: when its process or its dispatcher was killed or frozen."""
+    """For a run without an end: when its process or its dispatcher was killed or suspended."""
     family = (entered.pid, entered["dispatcher"])
     signals = (each.at for each in evidence.events("signal") if each.at >= entered.at and each["process"] in family)
     return min(signals, default=entered.at)
 
 
 def slots_are_not_lost(evidence: Evidence) -> Iterator[str]:
-    """Killed runners hold theirs until their lease ends at most: when none is left, the whole limit is free."""
+    """Killed runners hold slots at most until their lease ends: without runners, the whole limit is free."""
     if evidence.free_slots < evidence.bounds.limit:
-        yield f"{evidence.free_slots} of {evidence.bounds.limit} slots are free though no runner is left"
+        yield f"{evidence.free_slots} of {evidence.bounds.limit} slots are free, although no runner is left"
 
 
 def caps_are_never_exceeded(evidence: Evidence) -> Iterator[str]:
-    """By the rows of runners, at any moment."""
+    """According to the rows of runners, at any time."""
     rows = {each.worker_id: each for each in evidence.runners}
     running: Counter[str] = Counter()
     bounds = evidence.bounds
@@ -57,15 +58,17 @@ def caps_are_never_exceeded(evidence: Evidence) -> Iterator[str]:
 
 
 def totals_equal_the_table(evidence: Evidence) -> Iterator[str]:
-    statuses = Counter(each.status for each in evidence.jobs)
-    for outcome in ("done", "dead", "cancelled"):
-        counted = evidence.totals.get(outcome, 0)
-        if counted != statuses[outcome]:
-            yield f"{statuses[outcome]} jobs are {outcome}, {counted} were counted"
+    """Per type: each is counted by another path (batches, ack="each", job.transaction(), threads)."""
+    ended = Counter((each.type, each.status) for each in evidence.jobs if each.status in FINAL)
+    counted = {key: jobs for key, jobs in evidence.totals.items() if key[1] in FINAL}
+    for type_name, outcome in sorted({*ended, *counted}):
+        jobs, seen = ended[type_name, outcome], counted.get((type_name, outcome), 0)
+        if jobs != seen:
+            yield f"{jobs} jobs of type {type_name} are {outcome}, {seen} were counted"
 
 
 def schedules_fire_once_per_due_time(evidence: Evidence) -> Iterator[str]:
-    """Not twice; and by the first good cycle of the minute at the latest."""
+    """Not twice, and at the latest by the first successful cycle of the minute."""
     due_at = {each.job_id: each.run_at for each in evidence.audit if each.old_status is None}
     fired: Counter[tuple[str, float]] = Counter()
     for job in evidence.jobs:
@@ -89,7 +92,7 @@ def _had_good_cycle(evidence: Evidence, due: float) -> bool:
 
 
 def cycles_end_in_time(evidence: Evidence) -> Iterator[str]:
-    """Unless the dispatcher itself was frozen."""
+    """Unless the dispatcher itself was suspended."""
     frozen = {event["process"] for event in evidence.signals("SIGSTOP")}
     for each in evidence.exits:
         seconds = each.ended_at - each.started_at
@@ -102,7 +105,7 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
 
 
 def _overlaps(intervals: Iterable[tuple[float, float]]) -> Iterator[tuple[float, int]]:
-    """How many there are after each beginning. One that ends at that moment does not count."""
+    """The number of intervals after each start. One that ends at that time does not count."""
     changes = [change for begin, end in intervals if end > begin for change in ((begin, 1), (end, -1))]
     running = 0
     for at, change in sorted(changes):

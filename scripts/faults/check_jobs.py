@@ -21,23 +21,23 @@ CLOCK_RESOLUTION = 0.002  # seconds: SQLite's triggers know milliseconds
 
 
 def no_job_is_lost(evidence: Evidence) -> Iterator[str]:
-    """Every acknowledged enqueue is a row."""
+    """Every acknowledged enqueue has a row."""
     known = {each.key for each in evidence.jobs}
     for event in evidence.events("acknowledged"):
         if event["key"] not in known:
-            yield f"job {event['job']} ({event['key']}) was acknowledged and is gone"
+            yield f"job {event['job']} ({event['key']}) was acknowledged, but has no row"
 
 
-def no_job_from_nowhere(evidence: Evidence) -> Iterator[str]:
-    asked = {event["key"] for event in evidence.events("enqueue")}
+def every_job_was_enqueued(evidence: Evidence) -> Iterator[str]:
+    enqueued = {event["key"] for event in evidence.events("enqueue")}
     for job in evidence.jobs:
-        if job.schedule is None and job.key not in asked:
+        if job.schedule is None and job.key not in enqueued:
             yield f"job {job.id} ({job.key}) was never enqueued"
 
 
-def unknown_enqueues_are_there_at_most_once(evidence: Evidence) -> Iterator[str]:
+def no_job_exists_twice(evidence: Evidence) -> Iterator[str]:
     counts = Counter(each.key for each in evidence.jobs if each.key is not None)
-    yield from (f"{key} is there {number} times" for key, number in counts.items() if number > 1)
+    yield from (f"{key} exists {number} times" for key, number in counts.items() if number > 1)
 
 
 def everything_is_terminal(evidence: Evidence) -> Iterator[str]:
@@ -54,7 +54,7 @@ def one_effect_per_job(evidence: Evidence) -> Iterator[str]:
         if rows != expected:
             yield f"job {job.id} ({job.type}, {job.status}) has {rows} rows in the ledger"
     known = {job.id for job in evidence.jobs}
-    yield from (f"the ledger has job {job}, which is no row" for job in evidence.ledger if job not in known)
+    yield from (f"the ledger has job {job}, which has no row" for job in evidence.ledger if job not in known)
 
 
 def changes_are_legal(evidence: Evidence) -> Iterator[str]:
@@ -66,7 +66,7 @@ def changes_are_legal(evidence: Evidence) -> Iterator[str]:
 
 
 def one_start_per_claim(evidence: Evidence) -> Iterator[str]:
-    """And a claim for every start."""
+    """And every start belongs to a claim."""
     claims = {(each.job_id, each.new_claims) for each in evidence.audit if each.is_claim}
     starts = Counter((event["job"], event["token"]) for event in evidence.events("start"))
     for (job, token), number in starts.items():
@@ -90,7 +90,7 @@ def nothing_starts_before_it_is_due(evidence: Evidence) -> Iterator[str]:
 
 
 def repeated_runs_are_explained(evidence: Evidence) -> Iterator[str]:
-    """By a failure of the run before, by the guard, or by a fault that concerned its host."""
+    """By a failure of the previous run, by the guard, or by a fault on its host."""
     failed = {(event["job"], event["token"]) for event in evidence.events("failure")}
     failed |= {(each.job_id, each.new_claims) for each in evidence.audit if each.interrupted > 0}
     starts: dict[int, list[Event]] = defaultdict(list)

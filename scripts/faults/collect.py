@@ -29,8 +29,8 @@ RUNNERS = (
 )
 CYCLES = "SELECT id, host, started_at, finished_at, exit_code, note FROM mayfly_cycles"
 TOTALS = (
-    "SELECT outcome, SUM(jobs) FROM (SELECT outcome, jobs FROM mayfly_counters"
-    " UNION ALL SELECT outcome, jobs FROM mayfly_totals WHERE worker_id > '') AS counted GROUP BY outcome"
+    "SELECT type, outcome, SUM(jobs) FROM (SELECT type, outcome, jobs FROM mayfly_counters"
+    " UNION ALL SELECT type, outcome, jobs FROM mayfly_totals WHERE worker_id > '') AS counted GROUP BY type, outcome"
 )
 ATTEMPTS = "SELECT DISTINCT worker_id, outcome FROM mayfly_attempts"
 OPEN_RUNNERS = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL"
@@ -46,7 +46,7 @@ def collect(database: TortureDatabase, hosts: Sequence[Host], history: Path) -> 
         jobs=[_job(*row) for row in database.rows(JOBS)],
         audit=[_change(seconds, row) for row in database.rows(AUDIT)],
         ledger=Counter(row[0] for row in database.rows("SELECT job_id FROM torture_ledger")),
-        totals={outcome: int(jobs) for outcome, jobs in database.rows(TOTALS)},
+        totals={(type_name, outcome): int(jobs) for type_name, outcome, jobs in database.rows(TOTALS)},
         runners=[_runner(seconds, *row) for row in database.rows(RUNNERS.format(signal=signal))],
         runner_audit=[
             RunnerChange(seconds(at), worker_id, bool(is_open))
@@ -99,7 +99,7 @@ def _leftovers(database: TortureDatabase, hosts: Sequence[Host]) -> Iterator[str
 
 
 def _converter() -> Callable[[Any], float]:
-    """Times of the database to CLOCK_MONOTONIC: all of it runs on this machine, whose own clock is not stepped."""
+    """Converts times of the database to CLOCK_MONOTONIC: it runs on this machine, whose own clock is not stepped."""
     offset = time.time() - time.monotonic()
 
     def seconds(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""The database of the torture test: a SQLite file, one server, or three Galera nodes; each on a disk of its own."""
+"""The database of the torture test: a SQLite file, one server, or three Galera nodes, each on its own disk."""
 
 import subprocess
 import time
@@ -27,7 +27,7 @@ SESSIONS = {
 }
 KILL_SESSION = {"mariadb": "KILL {}", "postgres": "SELECT pg_terminate_backend({})"}
 CANCEL_STATEMENT = {"mariadb": "KILL QUERY {}", "postgres": "SELECT pg_cancel_backend({})"}
-# A read waits until its node has applied what the others have committed.
+# Reads wait until the node has applied the commits of the other nodes.
 GALERA_READS = {"ssl_disabled": True, "init_command": "SET SESSION wsrep_sync_wait = 1"}
 
 
@@ -51,11 +51,11 @@ class TortureDatabase:
 
     @property
     def url(self) -> str:
-        """For this process."""
+        """The URL for this process."""
         return self.servers[0].url(DATABASE) if self.servers else f"sqlite:///{self._disks[0] / 'mayfly.db'}"
 
     def host_url(self, number: int) -> str:
-        """For a host, which may be in another namespace. Of several nodes each host has its own."""
+        """The URL for a host, which may be in another namespace. Hosts use different Galera nodes."""
         if not self.servers:
             return self.url
         url = self.servers[number % len(self.servers)].url(DATABASE)
@@ -91,7 +91,7 @@ class TortureDatabase:
         subprocess.run(command, check=False, capture_output=True)  # noqa: S603
 
     def heal(self) -> None:
-        """Free the disks, start what has died, wait for what was frozen."""
+        """Free the disks, restart dead servers, wait for suspended ones."""
         for disk in self._disks:
             (disk / BALLAST).unlink(missing_ok=True)
         for server in self.servers:
@@ -119,7 +119,7 @@ class TortureDatabase:
 
     def _for_each_session(self, server: PrivateServer, statements: dict[str, str]) -> None:
         for (session,) in server.execute(SESSIONS[self.engine_name]):
-            with suppress(DBAPIError):  # it ended meanwhile
+            with suppress(DBAPIError):  # the session has ended meanwhile
                 server.execute(statements[self.engine_name].format(session))
 
     def _engine(self) -> Engine:
@@ -149,7 +149,7 @@ def _servers(kind: str) -> list[PrivateServer]:
 
 
 def _answers(server: PrivateServer) -> bool:
-    """In time. PostgreSQL restarts itself after a full disk, if it can; a Galera node joins again."""
+    """Whether it answers in time. PostgreSQL restarts itself after a full disk; a Galera node joins again."""
     if isinstance(server, GaleraNode):
         return server.await_synced(FROZEN_SECONDS)
     deadline = time.monotonic() + ANSWER_SECONDS
@@ -163,7 +163,7 @@ def _answers(server: PrivateServer) -> bool:
 
 @contextmanager
 def _small_disk(directory: Path) -> Iterator[None]:
-    """A tmpfs that can be filled up without harm to the machine. Needs root."""
+    """A tmpfs that can be filled without affecting the machine. Needs root."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_MB}m,mode=0755", "tmpfs", str(directory)]
     subprocess.run(mount, check=True)  # noqa: S603
     try:

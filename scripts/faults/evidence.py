@@ -1,4 +1,4 @@
-"""What the checks are made from: the history, the tables, and how each process ended.
+"""The input of the checks: the history, the tables, and how each process ended.
 
 All times are seconds of CLOCK_MONOTONIC; `scripts.faults.collect` converts those of the database.
 """
@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from scripts.faults.history import Event
 
-# Faults of the database or of the way to it, for which a process may end with 1. A frozen process may hold a lock.
+# Faults of the database or the network, after which a process may exit with 1. A suspended process may hold a lock.
+RECOVERY = "recovery"  # the end of all faults
 DATABASE_FAULTS = frozenset(
     {
+        RECOVERY,
         "restart_server", "freeze_server", "kill_sessions", "cancel_statements", "fill_disk", "cut_network",
         "drop_replies", "freeze_runner", "freeze_dispatcher",
     }
@@ -94,7 +96,7 @@ class DispatcherExit(NamedTuple):
 
 class Fault(NamedTuple):
     name: str
-    host: str | None  # None: it concerns all of them
+    host: str | None  # None: all hosts
     at: float
     ended_at: float
 
@@ -103,7 +105,7 @@ class Fault(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What the settings of this run promise."""
+    """The bounds that the settings of this run guarantee."""
 
     limit: int
     lane_workers: int
@@ -120,7 +122,7 @@ class Evidence:
     jobs: Sequence[JobState]
     audit: Sequence[Change]
     ledger: Mapping[int, int]  # job id → rows
-    totals: Mapping[str, int]  # outcome → jobs, by the counters of the fleet
+    totals: Mapping[tuple[str, str], int]  # type, outcome → jobs, by the counters of the fleet
     runners: Sequence[RunnerRow]
     runner_audit: Sequence[RunnerChange]
     timed_out: frozenset[str]  # runners in which an attempt timed out
@@ -144,7 +146,7 @@ class Evidence:
         ]
 
     def faults_between(self, begin: float, end: float, host: str, names: frozenset[str] | None = None) -> bool:
-        """Whether a fault on this host, or its consequences, fell into that time."""
+        """Whether a fault on this host, or its consequences, overlapped with that time."""
         return any(
             each.concerns(host) and each.at <= end and begin <= each.ended_at + self.bounds.aftermath_seconds
             for each in self.faults
@@ -152,5 +154,5 @@ class Evidence:
         )
 
     def signals(self, name: str) -> Iterator[Event]:
-        """That the nemesis has sent: SIGKILL, SIGSTOP."""
+        """Signals sent by the nemesis: SIGKILL, SIGSTOP."""
         return (each for each in self.events("signal") if each["signal"] == name)

@@ -1,4 +1,4 @@
-"""Three real MariaDB nodes as a Galera cluster. Each is a server that can be killed, frozen and filled up."""
+"""Three real MariaDB nodes as a Galera cluster. Each can be killed and suspended, and its disk can be filled."""
 
 import os
 import time
@@ -14,9 +14,9 @@ from tests.servers.private import free_port
 
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
 NODES = 3
-STARTS = 5  # Galera sometimes aborts in a race of its own threads
+STARTS = 5  # Galera sometimes aborts because of a race between its threads
 SYNCED_SECONDS = 60.0
-FROZEN_SECONDS = 10.0  # a node that was frozen is evicted, and joins again by itself
+FROZEN_SECONDS = 10.0  # a node that was suspended is evicted, and joins again by itself
 STATE = "SHOW STATUS LIKE 'wsrep_local_state_comment'"
 
 
@@ -28,7 +28,7 @@ class GaleraNode(ReachableMariaDB):
         self.is_first = first is None
         self.members: list[GaleraNode] = []
         self.group_port, self._ist_port, self._sst_port = free_port(), free_port(), free_port()
-        self._is_alone = True  # while the data directory is made
+        self._is_alone = True  # while the data directory is created
         self._bootstraps = False
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class GaleraNode(ReachableMariaDB):
         return [*without, *self._cluster_settings(), *(["--wsrep-new-cluster"] if self._bootstraps else [])]
 
     def await_synced(self, seconds: float = SYNCED_SECONDS) -> bool:
-        """Whether it is a member of the cluster with all of its data, within that time."""
+        """Whether it becomes a synced member of the cluster within that time."""
         deadline = time.monotonic() + seconds
         while self._state() != "Synced":
             if not self.is_running or time.monotonic() > deadline:
@@ -127,7 +127,7 @@ class GaleraNode(ReachableMariaDB):
 def galera_nodes() -> list[GaleraNode]:
     """Not started yet: they join one after the other, in this order."""
     if not PROVIDER.exists():
-        raise Unavailable("No Galera is installed: `apt-get install galera-4 rsync` brings it.")
+        raise Unavailable("Galera is not installed: run `apt-get install galera-4 rsync`.")
     first = GaleraNode()
     nodes = [first, *(GaleraNode(first) for _ in range(NODES - 1))]
     for each in nodes:

@@ -1,6 +1,6 @@
-"""What happened during a run: one JSON line per event, appended by every process to a file of its own.
+"""The events of a run: one JSON line per event, appended by every process to its own file.
 
-A line is written with one system call before the event is acted upon, so that kill -9 loses none.
+A line is written with one system call before the process continues, so that kill -9 loses none.
 """
 
 import json
@@ -38,7 +38,7 @@ def note(kind: str, **facts: Any) -> None:
 
 
 def read_history(directory: Path) -> list[Event]:
-    """All events in the order of time. The last line of a killed process may be cut."""
+    """All events by time. The last line of a killed process may be incomplete."""
     return sorted(_events(directory), key=lambda event: event.at)
 
 

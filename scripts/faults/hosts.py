@@ -19,22 +19,27 @@ from scripts.faults.history import DIRECTORY
 from scripts.faults.network import Link
 
 CHECKOUT = Path(__file__).parent.parent.parent
-MAX_WORKERS = 4  # of a lane, on all hosts
+MAX_WORKERS = 4  # per lane, on all hosts together
 HOST_MAX_WORKERS = 6
 SCHEDULE = "* * * * * torture_plain name=minutely lane=fast\n"
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast the minutes of this test are."""
+    """The length of a cron minute in this test, and the timeouts to match."""
 
     tick_seconds: float
     worker_timeout: float
     dispatch_timeout: float
 
+    def slowed(self, factor: float) -> "Pace":
+        return Pace(
+            *(round(factor * each, 1) for each in (self.tick_seconds, self.worker_timeout, self.dispatch_timeout))
+        )
+
     @property
     def max_cycle_seconds(self) -> float:
-        """The promise is DISPATCH_TIMEOUT + 3 s; the rest is for a busy machine."""
+        """The guarantee is DISPATCH_TIMEOUT + 3 s; the rest is for a busy machine."""
         return self.dispatch_timeout + 3 + 4
 
     @property
@@ -75,7 +80,7 @@ class Host:
             self._producer = None
 
     def stop_cron(self) -> None:
-        """Wait for the dispatchers that run."""
+        """Wait for the running dispatchers."""
         self._stopping.set()
         self._cron.join()
         for each in list(self._running.values()):
@@ -92,7 +97,7 @@ class Host:
         return [each for each in self.processes() if each.pid not in self._running and not self._is_producer(each)]
 
     def processes(self) -> Iterator[psutil.Process]:
-        """All that live with this home."""
+        """All processes with this MAYFLY_HOME."""
         wanted = f"MAYFLY_HOME={self.home}".encode()
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError, psutil.NoSuchProcess):
@@ -100,7 +105,7 @@ class Host:
                     yield psutil.Process(int(path.parent.name))
 
     def set_clock(self, seconds: float) -> None:
-        """Step the wall clock of this host's processes, running ones too."""
+        """Step the wall clock of this host's processes, including running ones."""
         with (self.home / "skew").open("r+b" if (self.home / "skew").exists() else "wb") as file:
             file.write(struct.pack("d", seconds))
 

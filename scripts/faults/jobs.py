@@ -1,4 +1,4 @@
-"""The handlers of the torture test. Each records its start, named by the job and its fencing token."""
+"""The handlers of the torture test. Each records its start with the job id and the fencing token."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ def start(job: Job) -> None:
 
 
 def chance(job: Job, percent: int) -> bool:
-    """The same answer for the same attempt, whichever runner asks."""
+    """The same result for the same attempt in every runner."""
     return zlib.crc32(f"{job.id}:{job.attempt}".encode()) % 100 < percent
 
 
@@ -58,7 +58,7 @@ def slow(job: Job) -> None:
 
 @handler("torture_limited", lane="slow", max_attempts=4, limits=concurrency(LIMIT_KEY, LIMIT))
 def limited(job: Job) -> None:
-    """A run without an end was killed: the guard and SIGTERM are exceptions."""
+    """A run that never leaves was killed: the guard and SIGTERM raise exceptions, which run the `finally`."""
     start(job)
     note("enter", job=job.id, token=job.claims, dispatcher=os.getppid())
     try:
@@ -80,5 +80,10 @@ def threaded(job: Job) -> None:
         connection.execute(LEDGER, {"job_id": job.id})
 
 
-TYPES = ("plain", "each", "ledger", "flaky", "slow", "limited", "async", "thread")
+@handler("torture_each_thread", lane="threads", max_attempts=4, threads=5, ack="each")
+def each_in_thread(job: Job) -> None:
+    start(job)
+
+
+TYPES = ("plain", "each", "ledger", "flaky", "slow", "limited", "async", "thread", "each_thread")
 IN_LEDGER = ("torture_ledger", "torture_thread")

@@ -22,7 +22,7 @@ LOCAL = frozenset({"kill_runner", "kill_dispatcher", "cut_network", "drop_replie
 
 
 class NoVictim(Exception):
-    """There was no process to be killed or frozen."""
+    """There was no process to kill or suspend."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Nemesis:
         names = ["kill_runner", "kill_dispatcher", "freeze_runner", "freeze_dispatcher"]
         if self.database.servers:
             names += ["restart_server", "kill_sessions", "cancel_statements", "freeze_server"]
-            # With SQLite the clock of the process is the clock of the database: a step there is a step for all.
+            # Not on SQLite: the clock of the process is the clock of the database, so a step would affect all hosts.
             names += ["step_clock"] if self.hosts[0].clock_library is not None else []
         if self.hosts[0].link is not None:
             names += ["cut_network", "drop_replies"]
@@ -63,7 +63,7 @@ class Nemesis:
         self._signal(self._victim(host, host.dispatchers), signal.SIGKILL)
 
     def freeze_runner(self, host: Host) -> None:
-        """Until its lease has expired, so that it wakes up as a stale owner."""
+        """Until its lease has expired, so that it continues as a stale owner."""
         self._freeze([self._victim(host, host.runners)], host.pace.lease_seconds + 1)
 
     def freeze_dispatcher(self, host: Host) -> None:
@@ -92,7 +92,7 @@ class Nemesis:
         host.link.heal()
 
     def drop_replies(self, host: Host) -> None:
-        """So that a COMMIT happens and its answer is lost."""
+        """A COMMIT may succeed while its reply is lost."""
         assert host.link is not None
         host.link.drop_replies()
         time.sleep(self.choice.uniform(0.2, 4))
@@ -112,7 +112,7 @@ class Nemesis:
         return self.choice.choice(self.database.servers)
 
     def _victim(self, host: Host, find: Callable[[], list[psutil.Process]]) -> psutil.Process:
-        """Wait for one: between two cycles there is none."""
+        """Waits for one: between two cycles there is none."""
         deadline = time.monotonic() + host.pace.tick_seconds
         while time.monotonic() < deadline:
             if found := find():

@@ -1,7 +1,7 @@
 """Hosts as network namespaces whose links to the database can be cut. Needs root, iproute2 and nftables.
 
-The program runs itself in an anonymous namespace (`unshare --net`), so that nothing is left when it is killed. The
-database listens on a bridge in there; each host is the namespace of a sleeping process.
+The program re-executes itself in an anonymous namespace (`unshare --net`), so that nothing is left when it is killed.
+The database listens on a bridge in that namespace; each host is the namespace of a sleeping process.
 """
 
 import os
@@ -25,7 +25,7 @@ def is_inside() -> bool:
 
 
 def reexecute(arguments: list[str]) -> NoReturn:
-    """Run this program once more, in a network namespace of its own."""
+    """Replace this process by the same program in a new network namespace."""
     os.environ[INSIDE] = "yes"
     os.execvp("unshare", ["unshare", "--net", sys.executable, "-m", "scripts.faults", *arguments])  # noqa: S606, S607
 
@@ -60,15 +60,15 @@ class Link:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What a command begins with that is to run on this host."""
+        """The prefix of a command that runs on this host."""
         return ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--")
 
     def cut(self) -> None:
-        """Silently, in both directions."""
+        """In both directions; packets are dropped without an error."""
         _ip("link", "set", self._cable, "down")
 
     def drop_replies(self) -> None:
-        """The database still hears the host."""
+        """The host can still send to the database."""
         _run("nft", f"add rule inet torture out ip daddr {self._address} drop")
 
     def heal(self) -> None:

@@ -1,4 +1,4 @@
-"""Enqueue jobs until SIGTERM, as an application on one host does. Every attempt and its result is recorded."""
+"""Enqueue jobs until SIGTERM, like an application on one host. Every attempt and its result are recorded."""
 
 import random
 import signal

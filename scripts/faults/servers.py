@@ -7,7 +7,7 @@ from tests.servers.postgres import PostgresServer
 
 
 class ReachableMariaDB(MariaDBServer):
-    """From other hosts too. Only in a namespace of its own, where no other machine sees it."""
+    """Reachable from other hosts, but only in a separate namespace, which other machines cannot reach."""
 
     is_reachable = False
 
@@ -32,6 +32,6 @@ class ReachablePostgres(PostgresServer):
         rules.write_text(f"{rules.read_text()}\nhost all all 10.77.0.0/24 password\n")
 
     def command(self, program: Path) -> list[str]:
-        # Differs because its WAL may grow to 1 GB, which a small disk does not hold.
+        # Differs because its WAL may grow to 1 GB, too much for a small disk.
         reachable = ["--listen_addresses=*"] if self.is_reachable else []
         return [*super().command(program), "--max_wal_size=128MB", *reachable]

@@ -1,10 +1,10 @@
-# Install Debian packages without starting the services they bring. Sourced, not run.
+# Install Debian packages without starting their services. Sourced, not run.
 
 can_apt_install() {
     [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null
 }
 
-# The subshell keeps the trap and the environment to itself.
+# A subshell, so that traps and environment do not affect the caller.
 apt_install() (
     set -euo pipefail
     export DEBIAN_FRONTEND=noninteractive
@@ -13,7 +13,7 @@ apt_install() (
     apt-get install -q -y --no-install-recommends "$@"
 )
 
-# Debian's own switch: exit code 101 of policy-rc.d means "do not start". One that exists is the machine's owner's.
+# Debian's mechanism: exit code 101 of policy-rc.d means "do not start". An existing file is not replaced.
 forbid_service_starts() {
     local policy=/usr/sbin/policy-rc.d
     if [[ -e $policy ]]; then

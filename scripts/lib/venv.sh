@@ -1,4 +1,4 @@
-# Make .venv and install the project into it, only when something changed. Sourced, not run.
+# Create .venv and install the project into it, if anything has changed. Sourced, not run.
 #
 #   root=...                  the checkout
 #   ensure_venv [EXTRA]       for example: ensure_venv, ensure_venv test; sets $python
@@ -8,7 +8,7 @@ source "$root/scripts/lib/apt.sh"
 ensure_venv() {
     local extra=${1:-} lock
     python=$root/.venv/bin/python
-    # One at a time; the lock is on a file that is there anyway, and ends with us.
+    # One process at a time. The lock is on a file that always exists, and is released at exit.
     exec {lock}<"$root/setup.cfg"
     flock "$lock"
     if ! venv_works; then
@@ -21,21 +21,29 @@ ensure_venv() {
     compile "$root"/*/
 }
 
+# For --help: print the comment at the top of the script.
+help_if_asked() {
+    if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+    fi
+}
+
 venv_works() {
     "$python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 make_venv() {
     local base
-    base=$(find_python) || fail "Mayfly needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python3."
+    base=$(find_python) || fail "Mayfly needs Python 3.11 or newer: install it, or set PYTHON=/path/to/python3."
     if ! has_venv "$base"; then
         install_venv_module "$base"
     fi
-    echo "Making .venv with $("$base" --version)"
+    echo "Creating .venv with $("$base" --version)"
     "$base" -m venv --clear "$root/.venv"
 }
 
-# Each is run, not just found: a pyenv shim may stand for a version that is not chosen.
+# Each one is run, not just found: a pyenv shim may exist for a version that is not active.
 find_python() {
     local name best= names=(python3.{20..11} python3)
     for name in "${PYTHON:-${names[@]}}"; do
@@ -61,10 +69,10 @@ install_venv_module() {
     if can_apt_install; then
         apt_install "$package" || true
     fi
-    has_venv "$1" || fail "$1 has no venv module: on Debian and Ubuntu, apt-get install $package brings it."
+    has_venv "$1" || fail "$1 has no venv module: on Debian and Ubuntu, run apt-get install $package."
 }
 
-# What was installed from: the files that decide it, and where (an editable install points to its checkout).
+# Everything that an installation depends on; also the path, since an editable install refers to its checkout.
 fingerprint() {
     (
         cd "$root"
@@ -74,7 +82,7 @@ fingerprint() {
     ) | sha256sum
 }
 
-# An install with the test extra holds all that one without needs.
+# An installation with the test extra has everything that one without it has.
 is_installed() {
     local now stamp
     now=$(fingerprint)
@@ -89,7 +97,7 @@ is_installed() {
 install_project() {
     local extra=$1
     echo "Installing Mayfly${extra:+ with the extra \"$extra\"} into .venv"
-    # Without build isolation, so that setuptools too is the pinned one, whatever pip's version is.
+    # Without build isolation, so that the pinned setuptools is used with every version of pip.
     pip_install setuptools
     pip_install --no-build-isolation --editable "$root${extra:+[$extra]}"
     compile "$root/.venv/lib"
@@ -100,11 +108,10 @@ install_project() {
 pip_install() {
     env -u PYTHONDONTWRITEBYTECODE "$python" -m pip install --quiet --disable-pip-version-check --compile \
         --constraint "$root/constraints.txt" "$@" ||
-        fail "The packages could not be installed: the first run, and each after a change of setup.cfg or constraints.txt, has to download them."
+        fail "pip failed. The first run, and each run after a change of setup.cfg or constraints.txt, downloads packages: check the network."
 }
 
-# A runner lives for less than a minute: it must not spend its first second on compiling. What cannot be compiled
-# is not this step's to report.
+# Short-lived runners must not compile modules at start. Files that cannot be compiled are not reported here.
 compile() {
     env -u PYTHONDONTWRITEBYTECODE "$python" -m compileall -qq -j 0 "$@" || true
 }

@@ -1,5 +1,5 @@
-// What anybody can see to be wrong with a page, without knowing what it is for. A function: it gives the list of
-// findings, each with the rule that is broken and the element that breaks it. tests/browser/checks.py calls it.
+// Accessibility problems that can be found without knowing the purpose of a page. A function that returns the list of
+// findings, each with the broken rule and the element. Called by tests/browser/checks.py.
 () => {
   const found = [];
   const all = (selector) => [...document.querySelectorAll(selector)];
@@ -7,7 +7,7 @@
   const describe = (element) => element.outerHTML.replace(/\s+/g, " ").slice(0, 160);
   const report = (rule, element, detail = "") => found.push({ rule, element: element ? describe(element) : "", detail });
 
-  // The name that a screen reader would say.
+  // The accessible name, as a screen reader would read it.
   const referenced = (element) =>
     (element.getAttribute("aria-labelledby") || "").split(/\s+/).filter(Boolean)
       .map((id) => document.getElementById(id)?.textContent.trim() || "").join(" ").trim();
@@ -90,7 +90,7 @@
     }
   };
 
-  // Colours as the browser computes them, in whatever notation: a canvas makes four numbers of each.
+  // Colours as the browser computes them, in any notation: a canvas converts each to four numbers.
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const seen = new Map();
   const rgba = (colour) => {
@@ -115,7 +115,7 @@
     const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
     return (light + 0.05) / (dark + 0.05);
   };
-  // What lies behind an element; a page that says nothing of its own is on the browser's canvas.
+  // The background colour of an element; without one of its own it is the canvas of the browser.
   const behind = (element) => {
     const layers = [];
     for (let each = element; each; each = each.parentElement) {
@@ -148,7 +148,7 @@
       const style = getComputedStyle(element, isEmpty ? "::placeholder" : null);
       const background = behind(element);
       if (!background) {
-        report("contrast", element, "on a picture, where nobody can tell");
+        report("contrast", element, "on a picture, where it cannot be computed");
         continue;
       }
       const drawn = rgba(element instanceof SVGElement ? style.fill : style.color);
@@ -161,9 +161,9 @@
     }
   };
 
-  // Called after a Tab, so that what is focused by a script looks as what is focused by a key.
+  // Called after a Tab, so that focus() by a script has the same style as focus by the keyboard.
   const checkFocus = () => {
-    const look = (element) => {
+    const styleOf = (element) => {
       const style = getComputedStyle(element);
       const outline = style.outlineStyle === "none" || !parseFloat(style.outlineWidth) ? "" : style.outline;
       return [outline, style.boxShadow, style.borderColor, style.backgroundColor, style.textDecorationLine].join("|");
@@ -172,9 +172,9 @@
     for (const element of reachable) {
       if (!shown(element) || element.disabled) continue;
       document.activeElement?.blur();
-      const before = look(element);
+      const before = styleOf(element);
       element.focus({ focusVisible: true, preventScroll: true });
-      if (document.activeElement === element && look(element) === before) report("visible focus", element);
+      if (document.activeElement === element && styleOf(element) === before) report("visible focus", element);
     }
     document.activeElement?.blur();
   };

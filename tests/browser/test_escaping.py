@@ -44,6 +44,7 @@ def test_values_of_jobs_are_escaped(console: Console, visitors: Visitors) -> Non
     seen = ""
     evil = quote(SCRIPT)
     more = [f"/pause?name={evil}", f"/enqueue?type={evil}", f"/dead?lane={evil}", "/jobs/confirm?verb=retry&id=1"]
+    more += [f"/jobs?error={evil}&group={evil}", f"/jobs/confirm?all=retry&type={evil}&back=%22%3E{evil}"]
     for path in [*SCREENS.values(), *more]:
         page.goto(path.format(dead=1))
 

@@ -104,7 +104,7 @@ def test_the_keyboard_reaches_everything(visitors: Visitors, shop: Console) -> N
 
 def test_times_are_relative_with_an_exact_tooltip(visitors: Visitors, shop: Console) -> None:
     """And a machine-readable attribute."""
-    page = visitors.open(shop, "vera", "/audit")
+    page = visitors.open(shop, "vera", "/audit", timezone_id="UTC")
     time = page.locator("main time").first
 
     assert re.fullmatch(r"\d+ (s|min|h) ago", time.inner_text())
@@ -113,7 +113,7 @@ def test_times_are_relative_with_an_exact_tooltip(visitors: Visitors, shop: Cons
 
 
 def test_the_theme_can_be_chosen(visitors: Visitors, shop: Console) -> None:
-    """Without JavaScript, and whatever the system prefers; the choice is kept."""
+    """Without JavaScript, for any preference of the system; the choice is kept."""
     page = visitors.open(shop, "vera", "/lanes", java_script_enabled=False, color_scheme="light")
     page.get_by_label("Theme").select_option("dark")
     page.get_by_role("button", name="Set", exact=True).click()

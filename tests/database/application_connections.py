@@ -1,21 +1,31 @@
-"""An application's own connection to the database, of each kind that `enqueue(connection=…)` takes."""
+"""An application's own connection, of each kind that `enqueue(connection=…)` accepts."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import django  # type: ignore[import-untyped]
 import psycopg
 import psycopg.rows
+import psycopg2
+import psycopg2.extras
 import pymysql
 import pymysql.cursors
+import pytest
+from django.conf import settings  # type: ignore[import-untyped]
+from django.db.utils import ConnectionHandler  # type: ignore[import-untyped]
+from django.utils.connection import ConnectionProxy  # type: ignore[import-untyped]
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from tests.servers import engine_names
+
 
 class Application:
-    """What an application does with its connection, whatever that is: write rows, commit, roll back."""
+    """Writes rows, commits and rolls back on a connection of any kind."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -42,7 +52,7 @@ def as_session(url: str) -> Any:
 
 
 def as_mariadb(url: str) -> Any:
-    """SQLAlchemy has a dialect of another name for those who write their URL so."""
+    """SQLAlchemy has a dialect of another name for this URL."""
     return create_engine(url.replace("mysql+pymysql", "mariadb+pymysql"), poolclass=NullPool).connect()
 
 
@@ -51,7 +61,7 @@ def raw(url: str) -> Any:
 
 
 def raw_with_dictionaries(url: str) -> Any:
-    """Applications often ask their driver for rows by name."""
+    """Applications often use rows by column name."""
     connection = _open(url)
     if isinstance(connection, pymysql.Connection):
         connection.cursorclass = pymysql.cursors.DictCursor
@@ -62,11 +72,46 @@ def raw_with_dictionaries(url: str) -> Any:
     return connection
 
 
-KINDS: list[Callable[[str], Any]] = [as_connection, as_session, raw, raw_with_dictionaries]
+def as_django(url: str) -> Any:
+    """What `django.db.connection` is, in a transaction."""
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+        django.setup()
+    parsed = make_url(url)
+    backend = {"sqlite": "sqlite3", "postgresql": "postgresql"}[parsed.get_backend_name()]
+    where = {"HOST": parsed.host, "PORT": parsed.port, "USER": parsed.username, "PASSWORD": parsed.password}
+    database = {"ENGINE": f"django.db.backends.{backend}", "NAME": parsed.database, **where}
+    connection = ConnectionProxy(ConnectionHandler({"default": database}), "default")
+    connection.set_autocommit(False)
+    return connection
+
+
+def raw_psycopg2(url: str) -> Any:
+    where = make_url(url).translate_connect_args(username="user", database="dbname")
+    return psycopg2.connect(**where)
+
+
+def raw_psycopg2_with_dictionaries(url: str) -> Any:
+    connection = raw_psycopg2(url)
+    connection.cursor_factory = psycopg2.extras.RealDictCursor
+    return connection
+
+
+Kind = Callable[[str], Any]
+KINDS: list[Kind] = [as_connection, as_session, raw, raw_with_dictionaries]
+MORE_KINDS: dict[str, list[Kind]] = {
+    "sqlite": [as_django],
+    "postgres": [as_django, raw_psycopg2, raw_psycopg2_with_dictionaries],
+}
+every_kind = pytest.mark.parametrize(
+    ("kind", "engine_name"),
+    [(kind, name) for name in engine_names(os.environ) for kind in KINDS + MORE_KINDS.get(name, [])],
+    indirect=["engine_name"],
+)
 
 
 @contextmanager
-def opened(kind: Callable[[str], Any], url: str) -> Iterator[Application]:
+def opened(kind: Kind, url: str) -> Iterator[Application]:
     connection = kind(url)
     yield Application(connection)
     connection.close()

@@ -17,7 +17,7 @@ from tests.declared_handlers import use_basic_handlers
 
 @pytest.fixture(autouse=True)
 def _few_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default would import every handler there is."""
+    """The default would import all handlers."""
     use_basic_handlers(monkeypatch)
 
 
@@ -31,7 +31,7 @@ def database(migrated_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def rival(migrated_url: str) -> Iterator[Database]:
-    """The same database, as another process has it."""
+    """The same database, opened by another process."""
     opened = Database(migrated_url)
     yield opened
     opened.close()
@@ -39,16 +39,16 @@ def rival(migrated_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def application(migrated_url: str) -> Engine:
-    """The same database, as an application has it: with its own driver settings and none of ours."""
+    """The same database, opened by an application with its own driver settings."""
     return create_engine(migrated_url, poolclass=NullPool)
 
 
 @pytest.fixture
 def app(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    """What `mayfly.enqueue` works with, on this test's database."""
+    """The app behind `mayfly.enqueue`, on this test's database."""
     monkeypatch.setenv("DATABASE_URL", migrated_url)
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "path", [*sys.path])  # handlers are looked for in MAYFLY_HOME too
+    monkeypatch.setattr(sys, "path", [*sys.path])  # handlers are also imported from MAYFLY_HOME
     opened = App(load_settings())
     use_app(opened)
     yield opened
@@ -57,7 +57,7 @@ def app(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def app_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of an importable package with migrations of its own."""
+    """The name of an importable package with its own migrations."""
     monkeypatch.syspath_prepend(str(write_app_package(tmp_path)))
     monkeypatch.delitem(sys.modules, NAME, raising=False)  # of an earlier test, whose files are gone
     return NAME

@@ -1,4 +1,4 @@
-"""Databases that are full: filled once for the tests of a module, in a few statements."""
+"""Databases with many rows, filled once for the tests of a module in a few statements."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,26 +17,26 @@ SEQUENCES = {
 }
 ENGINES = [name for name in engine_names(os.environ) if name in SEQUENCES]
 
-Crowds = Callable[[str], Database]
+FilledDatabases = Callable[[str], Database]
 
 
 @contextmanager
-def crowds_of(databases: Databases, fill: Callable[[Database, str], None]) -> Iterator[Crowds]:
-    """The full database of each engine, made when it is first asked for."""
+def filled_databases(databases: Databases, fill: Callable[[Database, str], None]) -> Iterator[FilledDatabases]:
+    """The filled database of each engine, made on first use."""
     with ExitStack() as stack:
 
         @cache
-        def crowd(engine_name: str) -> Database:
+        def filled(engine_name: str) -> Database:
             database = Database(stack.enter_context(databases.fresh(engine_name, migrate)))
             stack.callback(database.close)
             fill(database, engine_name)
             return database
 
-        yield crowd
+        yield filled
 
 
 def analyse(database: Database, engine_name: str, *tables: str) -> None:
-    """Let the database know what is in them."""
+    """Update the statistics."""
     for table in tables:
         statement = f"ANALYZE TABLE {table}" if engine_name == "mariadb" else f"ANALYZE {table}"
         database.run(lambda connection, statement=statement: connection.execute(statement))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A wire between a client and its server that can lose the answer to what commits: it is done, and nobody heard."""
+"""A proxy that can drop the answer to a COMMIT: it is committed, but the client does not know."""
 
 import re
 import socket
@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy import make_url
 
-COMMIT = re.compile(rb"COMMIT(?!TED)")  # psycopg's BEGIN says READ COMMITTED
+COMMIT = re.compile(rb"COMMIT(?!TED)")  # psycopg's BEGIN contains READ COMMITTED
 
 
 class Proxy:
-    """Forwards everything, until it is told to lose the answer to the next of something and to hang up."""
+    """Forwards everything; on demand it drops the answer to the next statement and closes the connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
@@ -29,7 +29,7 @@ class Proxy:
         self._doomed = COMMIT
 
     def lose_next(self, word: bytes) -> None:
-        """A statement that stands alone commits by itself."""
+        """A single statement commits by itself."""
         self._doomed = re.compile(word)
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Proxy:
             server.sendall(data)
 
     def _answer(self, server: socket.socket, client: socket.socket, doomed: threading.Event) -> None:
-        """When the server has answered the doomed COMMIT, it is done; the client sees the end of the connection."""
+        """When the server has answered the COMMIT, it is committed; the client sees a closed connection."""
         with suppress(OSError):
             while data := server.recv(65536):
                 if doomed.is_set():

@@ -1,4 +1,4 @@
-"""How a database carries out a statement, told alike for all of them."""
+"""The plan of a statement, in the same form for every database."""
 
 import json
 from collections.abc import Iterator
@@ -13,37 +13,37 @@ BITMAP = "Bitmap Heap Scan"
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was done to the tables of one statement, which was really run where the database can say so."""
+class QueryPlan:
+    """What a statement does to its tables. It is really run, except on SQLite."""
 
-    indexes: tuple[str, ...]  # that rows were found by
-    scans: tuple[str, ...]  # tables or indexes that were read from one end to the other
+    indexes: tuple[str, ...]  # used to find rows
+    scans: tuple[str, ...]  # tables or indexes that were read completely
     sorts: bool
-    rows: int | None  # that were read; SQLite does not tell
+    rows: int | None  # that were read; SQLite does not report it
 
 
-def explained(database: Database, statement: str, values: Values) -> Look:
-    return database.run(lambda connection: explain(connection, statement, values))
+def query_plan(database: Database, statement: str, values: Values) -> QueryPlan:
+    return database.run(lambda connection: explain_on(connection, statement, values))
 
 
-def explain(connection: Connection, statement: str, values: Values) -> Look:
-    plan = plan_of(connection, statement, values)
+def explain_on(connection: Connection, statement: str, values: Values) -> QueryPlan:
+    plan = raw_plan(connection, statement, values)
     readers = {"sqlite": _of_sqlite, "mysql": _of_mariadb, "postgresql": _of_postgres}
     return readers[connection.dialect.name](plan)
 
 
-def plan_of(connection: Connection, statement: str, values: Values) -> Any:
-    """In the database's own words: lines, or an object."""
+def raw_plan(connection: Connection, statement: str, values: Values) -> Any:
+    """As the database returns it: lines, or an object."""
     if connection.dialect.name == "sqlite":
         return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).all()]
     analysing = "ANALYZE FORMAT=JSON" if connection.dialect.name == "mysql" else "EXPLAIN (ANALYZE, FORMAT JSON)"
     return json.loads(connection.execute(f"{analysing} {statement}", values).scalar())
 
 
-def _of_sqlite(details: list[str]) -> Look:
+def _of_sqlite(details: list[str]) -> QueryPlan:
     """`SEARCH mayfly_jobs USING INDEX mayfly_jobs_claim (lane=? …)`, or `SCAN mayfly_jobs`."""
     searches = [detail for detail in details if detail.startswith("SEARCH")]
-    return Look(
+    return QueryPlan(
         indexes=tuple(detail.split(" INDEX ")[-1].split()[0] for detail in searches),
         scans=tuple(detail for detail in details if detail.startswith("SCAN mayfly")),
         sorts=any("TEMP B-TREE" in detail for detail in details),
@@ -51,11 +51,11 @@ def _of_sqlite(details: list[str]) -> Look:
     )
 
 
-def _of_mariadb(plan: Any) -> Look:
-    """Each `table` says how it was read, and `r_rows` how many rows that gave, each of `r_loops` times."""
+def _of_mariadb(plan: Any) -> QueryPlan:
+    """Each `table` has its access type, and `r_rows`, the rows per loop of `r_loops`."""
     tables = [node for node in _nodes(plan) if str(node.get("table_name", "<")).startswith("mayfly")]
     ranges = ("range", "ref", "const", "eq_ref")
-    return Look(
+    return QueryPlan(
         indexes=tuple(node["key"] for node in tables if node["access_type"] in ranges),
         scans=tuple(node["table_name"] for node in tables if node["access_type"] not in ranges),
         sorts=any("filesort" in node or "temporary_table" in node for node in _nodes(plan)),
@@ -63,13 +63,13 @@ def _of_mariadb(plan: Any) -> Look:
     )
 
 
-def _of_postgres(plan: Any) -> Look:
-    """An index scan with a condition is a search, and a bitmap only carries what one has found to the table."""
+def _of_postgres(plan: Any) -> QueryPlan:
+    """An index scan with a condition is a search; a bitmap scan only fetches what a search has found."""
     nodes = [node for node in _nodes(plan) if "Node Type" in node]
     reads = [node for node in nodes if "Relation Name" in node or "Index Name" in node]
     searches = [node for node in reads if "Index Cond" in node]
     removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
-    return Look(
+    return QueryPlan(
         indexes=tuple(node["Index Name"] for node in searches),
         scans=tuple(node["Node Type"] for node in reads if node not in searches and node["Node Type"] != BITMAP),
         sorts=any("Sort" in node["Node Type"] for node in nodes),
@@ -79,7 +79,7 @@ def _of_postgres(plan: Any) -> Look:
 
 
 def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
-    """Every object in the plan, however deep."""
+    """Every object in the plan, at any depth."""
     if isinstance(plan, dict):
         yield plan
         plan = list(plan.values())

@@ -1,4 +1,4 @@
-"""The verbs of operators: what each changes, what it leaves alone, and the one row that says who did it."""
+"""The verbs of operators: what each changes, what it leaves alone, and its audit entry."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from mayfly.admin import actions
+from mayfly.admin import actions, filters
 from mayfly.admin.actions import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Verb, act, count_matching
-from mayfly.admin.audit import HTTP, TERMINAL, Actor
+from mayfly.admin.auth import HTTP, TERMINAL, Actor
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.jobs import CappedCount
 from mayfly.admin.lanes import end_pause, set_max_workers, start_pause
 from mayfly.db.database import Database
 from mayfly.errors import BadField, NoJobsSelected
@@ -27,14 +28,14 @@ from tests.database.factories import (
     rows_of,
     servers_only,
 )
-from tests.factories import get_row, insert_row, insert_rows
+from tests.factories import NOON, get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
 ANN = Actor("ann", TERMINAL)
 
 
 def insert_dead(database: Database, fingerprint: str = "f", **columns: Any) -> int:
-    """A job that died of an error, with the attempt that says so."""
+    """A dead job with the attempt that has its error."""
     now = database.clock.now()
     fields = {"status": "dead", "attempts": 5, "claims": 5, "last_error": "no", "finished_at": now, **columns}
     job_id = insert_row(database, **fields)
@@ -52,9 +53,9 @@ def statuses(database: Database, *ids: int) -> list[str]:
 # --- retry ------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_job_gets_all_its_tries_again(database: Database) -> None:
-    """The same row, due at once; its fencing token goes on, what it had reached stays."""
-    job_id = insert_dead(database, crashes=3, suspect=1, checkpoint='{"at": 7}', worker_id="w")
+def test_a_retried_dead_job_gets_all_its_attempts(database: Database) -> None:
+    """The same row, due at once; its fencing token and checkpoint are kept."""
+    job_id = insert_dead(database, crashes=3, suspect=1, checkpoint='{"at": 7}', worker_id="w", unknown_since=NOON)
 
     done = act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
 
@@ -62,12 +63,13 @@ def test_a_dead_job_gets_all_its_tries_again(database: Database) -> None:
     assert done == BulkResult(changed=1)
     assert (row.status, row.attempts, row.crashes, row.suspect, row.claims) == ("pending", 0, 0, 0, 5)
     assert (row.worker_id, row.finished_at, row.checkpoint) == (None, None, '{"at": 7}')
+    assert row.unknown_since is None
     assert claim_ids(database) == [job_id]
     assert len(rows_of(database, tables.jobs)) == 1
 
 
-def test_a_cancelled_job_can_be_tried_again(database: Database) -> None:
-    """It is not told to end any more, and an expiry that is over does not end it again."""
+def test_a_cancelled_job_can_be_retried(database: Database) -> None:
+    """Its cancellation request and an expiry in the past are cleared."""
     before = database.clock.now() - HOUR
     job_id = insert_row(database, status="cancelled", cancel_reason="a mistake", expires_at=before)
 
@@ -77,8 +79,8 @@ def test_a_cancelled_job_can_be_tried_again(database: Database) -> None:
     assert (row.status, row.cancel_reason, row.expires_at) == ("pending", None, None)
 
 
-def test_a_job_that_waits_for_its_next_try_has_it_now(database: Database) -> None:
-    """And keeps the attempts that it has spent."""
+def test_a_job_waiting_for_its_next_attempt_is_due_at_once(database: Database) -> None:
+    """It keeps its used attempts."""
     job_id = insert_row(database, run_at=database.clock.now() + HOUR, attempts=2, waiting_for="a limit")
 
     act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
@@ -89,16 +91,16 @@ def test_a_job_that_waits_for_its_next_try_has_it_now(database: Database) -> Non
 
 
 @pytest.mark.parametrize("status", ["done", "processing"])
-def test_what_runs_or_is_done_is_not_tried_again(database: Database, status: str) -> None:
-    """Nor is one that is due already."""
+def test_running_and_done_jobs_are_not_retried(database: Database, status: str) -> None:
+    """Nor is a job that is already due."""
     ids = (insert_row(database, status=status), insert_row(database))
 
     assert act(database, RETRY, JobFilter(ids=ids), ANN) == BulkResult()
     assert statuses(database, *ids) == [status, "pending"]
 
 
-def test_a_filter_means_dead_jobs(database: Database) -> None:
-    """Of one type, in every lane; the cancelled ones only where that is said."""
+def test_a_filter_for_retry_means_dead_jobs(database: Database) -> None:
+    """Of one type, in every lane; cancelled ones only with status="cancelled"."""
     dead = [insert_dead(database, type="mail", lane=lane) for lane in ("a", "b")]
     cancelled = insert_row(database, type="mail", status="cancelled")
 
@@ -110,7 +112,7 @@ def test_a_filter_means_dead_jobs(database: Database) -> None:
 
 
 def test_jobs_are_found_by_their_last_error(database: Database) -> None:
-    """One that failed of it once and then died of something else is another matter."""
+    """Earlier errors of a job do not count."""
     ours = [insert_dead(database, "aaaa", lane=lane) for lane in ("a", "b")]
     other = insert_dead(database, "aaaa")
     now = database.clock.now()
@@ -122,12 +124,12 @@ def test_jobs_are_found_by_their_last_error(database: Database) -> None:
     counted = count_matching(database, RETRY, JobFilter(error="aaaa"))
     done = act(database, RETRY, JobFilter(error="aaaa"), ANN)
 
-    assert (counted, done.changed) == (2, 2)
+    assert (counted.number, done.changed) == (2, 2)
     assert statuses(database, *ours, other) == ["pending", "pending", "dead"]
 
 
 def test_a_job_whose_key_is_held_stays_dead(database: Database) -> None:
-    """Another job does its work by now; of two dead ones with the same key one lives again."""
+    """Another job holds the key; of two dead jobs with the same key one is retried."""
     held = insert_dead(database, unique_key="welcome:1")
     insert_row(database, unique_key="welcome:1")
     two = [insert_dead(database, unique_key="welcome:2") for _ in range(2)]
@@ -139,10 +141,8 @@ def test_a_job_whose_key_is_held_stays_dead(database: Database) -> None:
     assert statuses(database, held, *two, free) == ["dead", "pending", "dead", "pending"]
 
 
-def test_jobs_whose_keys_are_held_do_not_hold_up_the_rest(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More than a slice of them stays dead, and what lies behind them is still reached."""
+def test_jobs_whose_keys_are_held_do_not_block_the_rest(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a slice of them stays dead, and the jobs after them are reached."""
     monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 2)
     at = database.clock.now() - HOUR
     for number in range(5):
@@ -156,8 +156,8 @@ def test_jobs_whose_keys_are_held_do_not_hold_up_the_rest(
     assert statuses(database, *free) == ["pending"] * 3
 
 
-def test_two_who_retry_at_once_share_the_jobs(database: Database, rival: Database) -> None:
-    """Each dead job lives again once, and one of each key."""
+def test_concurrent_retries_share_the_jobs(database: Database, rival: Database) -> None:
+    """Each dead job is retried once, and one of each key."""
     for number in range(20):
         insert_dead(database, unique_key=f"k{number % 10}")
         insert_dead(database)
@@ -175,21 +175,21 @@ def test_two_who_retry_at_once_share_the_jobs(database: Database, rival: Databas
 # --- discard ----------------------------------------------------------------------------------------------
 
 
-def test_a_discarded_job_leaves_the_list_with_who_and_why(database: Database) -> None:
-    """Cancelled, since now: it is kept as long as others that are. The error it died of stays."""
+def test_a_discarded_job_is_cancelled_with_user_and_reason(database: Database) -> None:
+    """It ends now, so it is kept as long as other cancelled jobs. Its error stays."""
     job_id = insert_dead(database, finished_at=database.clock.now() - 900 * HOUR)
 
-    done = act(database, DISCARD, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
+    done = act(database, DISCARD, JobFilter(ids=(job_id,)), ANN, "not needed")
 
     row = get_row(database, job_id)
     assert done == BulkResult(changed=1)
     assert (row.status, row.last_error) == ("cancelled", "no")
-    assert row.cancel_reason == "discarded by ann: nobody needs it"
+    assert row.cancel_reason == "discarded by ann: not needed"
     assert database.clock.now() - row.finished_at < HOUR
 
 
 def test_only_dead_jobs_are_discarded(database: Database) -> None:
-    """Whatever else has the id."""
+    """By id too."""
     ids = tuple(insert_row(database, status=each) for each in ("pending", "processing", "done", "cancelled"))
 
     assert act(database, DISCARD, JobFilter(ids=ids), ANN) == BulkResult()
@@ -200,8 +200,8 @@ def test_only_dead_jobs_are_discarded(database: Database) -> None:
 # --- delay ------------------------------------------------------------------------------------------------
 
 
-def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
-    """It says by whom; one that is due later anyway stays where it is."""
+def test_a_delayed_job_is_not_claimed_before_its_time(database: Database) -> None:
+    """Its reason has the user; a job that is due later is unchanged."""
     until = database.clock.now() + HOUR
     soon, later = insert_row(database), insert_row(database, run_at=until + HOUR)
 
@@ -215,19 +215,19 @@ def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
 
 
 def test_a_lane_is_delayed_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was moved is not found again, though it lies further along the same index."""
+    """A moved job is not found again, though it lies later in the same index."""
     monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 3)
     insert_rows(database, 8, lane="mail")
-    told: list[int] = []
+    reported: list[int] = []
 
     done = act(
-        database, DELAY, JobFilter(lane="mail"), ANN, until=database.clock.now() + HOUR, on_progress=told.append
+        database, DELAY, JobFilter(lane="mail"), ANN, until=database.clock.now() + HOUR, on_progress=reported.append
     )
 
-    assert (done.changed, told) == (8, [3, 3, 2])
+    assert (done.changed, reported) == (8, [3, 3, 2])
 
 
-def test_nothing_is_delayed_into_the_past(database: Database) -> None:
+def test_a_delay_into_the_past_is_refused(database: Database) -> None:
     with pytest.raises(BadField, match="must be a time in the future"):
         act(database, DELAY, JobFilter(lane="a"), ANN, until=database.clock.now() - HOUR)
 
@@ -235,8 +235,8 @@ def test_nothing_is_delayed_into_the_past(database: Database) -> None:
 # --- lanes ------------------------------------------------------------------------------------------------
 
 
-def test_a_lane_is_set_and_set_back(database: Database) -> None:
-    """With who and when; what the planner counts of it is not touched."""
+def test_a_lane_can_be_overridden_and_reset(database: Database) -> None:
+    """With user and time; the planner's counts are unchanged."""
     insert_table_row(database, tables.lanes, lane="mail", passed_over=3)
 
     set_max_workers(database, "mail", 2, ANN)
@@ -254,25 +254,25 @@ def test_a_lane_is_set_and_set_back(database: Database) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 1001, True, "2"])
-def test_a_lane_is_set_within_bounds(database: Database, number: Any) -> None:
+def test_an_override_of_a_lane_is_bounded(database: Database, number: Any) -> None:
     with pytest.raises(BadField, match="must be an integer from 1 to 1000"):
         set_max_workers(database, "mail", number, ANN)
 
 
-def test_pauses_are_deeds(database: Database) -> None:
-    """Each of them, and each end; to resume what runs is none."""
+def test_pauses_are_audited(database: Database) -> None:
+    """So is every resume, but not one without a pause."""
     start_pause(database, "type", "noop", ANN, reason="the vendor is down")
     held = database.read(lambda connection: load_pauses(connection, database.clock.now()))
     resumed = [end_pause(database, "type", "noop", ANN) for _ in range(2)]
 
     assert (held.types["noop"].paused_by, held.types["noop"].reason) == ("ann", "the vendor is down")
     assert [each.was_paused for each in resumed] == [True, False]
-    told = [(row.verb, row.subject, row.jobs, row.reason) for row in rows_of(database, tables.audit)]
-    assert told == [("pause type", "noop", None, "the vendor is down"), ("resume type", "noop", None, None)]
+    reported = [(row.verb, row.subject, row.jobs, row.reason) for row in rows_of(database, tables.audit)]
+    assert reported == [("pause type", "noop", None, "the vendor is down"), ("resume type", "noop", None, None)]
 
 
 @pytest.mark.parametrize(("kind", "name"), [("host", "a"), ("lane", ""), ("lane", "x" * 65), ("type", "\x00")])
-def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) -> None:
+def test_only_lanes_and_types_can_be_paused(database: Database, kind: str, name: str) -> None:
     with pytest.raises(BadField, match="must be"):
         start_pause(database, kind, name, ANN)
 
@@ -280,8 +280,8 @@ def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) ->
 # --- the audit --------------------------------------------------------------------------------------------
 
 
-def test_one_deed_is_one_row(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many slices it takes: who, through which door, what, how many, why."""
+def test_one_action_is_one_audit_entry(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many slices it takes: user, interface, verb, number, reason."""
     monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 3)
     insert_rows(database, 7, lane="mail")
     before = database.clock.now()
@@ -294,7 +294,7 @@ def test_one_deed_is_one_row(database: Database, monkeypatch: pytest.MonkeyPatch
     assert before <= row.done_at <= database.clock.now()
 
 
-def test_what_changed_nothing_is_no_deed(database: Database) -> None:
+def test_an_action_without_a_change_is_not_audited(database: Database) -> None:
     """Nor is what Mayfly does by itself."""
     insert_row(database, lane="mail")
 
@@ -304,7 +304,7 @@ def test_what_changed_nothing_is_no_deed(database: Database) -> None:
     assert rows_of(database, tables.audit) == []
 
 
-def test_a_deed_that_is_stopped_half_way_says_how_far_it_came(
+def test_an_interrupted_action_is_audited_with_its_number(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs and their number are committed together."""
@@ -321,8 +321,8 @@ def test_a_deed_that_is_stopped_half_way_says_how_far_it_came(
     assert sorted(row.status for row in rows_of(database, tables.jobs)).count("cancelled") == 3
 
 
-def test_many_ids_are_told_shortly(database: Database) -> None:
-    """A deed's row says which, as far as people read it."""
+def test_many_ids_are_abbreviated_in_the_audit(database: Database) -> None:
+    """The entry lists only the first ones."""
     ids = insert_rows(database, 30)
 
     act(database, CANCEL, JobFilter(ids=tuple(ids)), ANN)
@@ -332,17 +332,34 @@ def test_many_ids_are_told_shortly(database: Database) -> None:
 
 
 @pytest.mark.parametrize("verb", [RETRY, DISCARD])
-def test_everything_is_never_meant(database: Database, verb: Verb) -> None:
-    """By no verb."""
+def test_an_empty_filter_is_refused(database: Database, verb: Verb) -> None:
+    """By every verb."""
     with pytest.raises(NoJobsSelected):
         act(database, verb, JobFilter(), ANN)
+
+
+def test_a_retry_reports_cancelled_jobs_that_match(database: Database) -> None:
+    """Without a status it changes dead jobs only; with one, or with ids, nothing is skipped."""
+    insert_dead(database)
+    cancelled = insert_rows(database, 2, status="cancelled")
+    insert_row(database, status="cancelled", type="sleep")
+
+    done = act(database, RETRY, JobFilter(type="noop"), ANN)
+    again = act(database, RETRY, JobFilter(type="noop"), ANN)
+    named = act(database, RETRY, JobFilter(ids=(cancelled[0],)), ANN)
+    by_status = act(database, RETRY, JobFilter(type="noop", status="cancelled"), ANN)
+
+    skipped = "2 cancelled jobs skipped: filter by the status cancelled to retry cancelled jobs."
+    assert (done, done.text("due again")) == (BulkResult(changed=1, skipped=2), f"1 job due again. {skipped}")
+    assert again.text("due again") == f"No matching jobs; nothing was changed. {skipped}"
+    assert (named, by_status) == (BulkResult(changed=1), BulkResult(changed=1))
 
 
 # --- chains -----------------------------------------------------------------------------------------------
 
 
-def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
-    """Claimed, failed and dead once more: its attempts count from one again, and its old ones are kept."""
+def test_a_retried_job_is_like_any_other_job(database: Database) -> None:
+    """Claimed, failed and dead again: its attempts count from one, and the old ones are kept."""
     job_id = insert_dead(database, max_attempts=1)
     act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
     [job] = claim_jobs(database)
@@ -356,23 +373,100 @@ def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
 
 
 @servers_only
-def test_a_key_that_is_taken_between_look_and_change_is_seen(
+def test_a_key_taken_between_query_and_update_is_detected(
     database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database refuses, the slice is done again, and its job stays dead; the others live again."""
+    """The database refuses, the slice is repeated, and the job stays dead; the others are retried."""
     held, free = insert_dead(database, unique_key="welcome:1"), insert_dead(database)
-    look = actions._with_free_keys
-    thieves = [lambda: insert_row(rival, unique_key="welcome:1")]
+    free_keys = actions._with_free_keys
+    new_holders = [lambda: insert_row(rival, unique_key="welcome:1")]
 
-    def look_and_be_late(*arguments: Any) -> list[int]:
-        found = look(*arguments)
-        if thieves:
-            thieves.pop()()
+    def query_and_be_late(*arguments: Any) -> list[int]:
+        found = free_keys(*arguments)
+        if new_holders:
+            new_holders.pop()()
         return found
 
-    monkeypatch.setattr(actions, "_with_free_keys", look_and_be_late)
+    monkeypatch.setattr(actions, "_with_free_keys", query_and_be_late)
 
     done = act(database, RETRY, JobFilter(ids=(held, free)), ANN)
 
-    assert (done, thieves) == (BulkResult(changed=1, held=1), [])
+    assert (done, new_holders) == (BulkResult(changed=1, held=1), [])
     assert statuses(database, held, free) == ["dead", "pending"]
+
+
+# --- searches in contents ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "job_filter",
+    [
+        JobFilter(text="ANN@"),
+        JobFilter(payload=(("order.id", "7"),)),
+        JobFilter(text="ann", payload=(("order.id", "7"), ("to", "ann@example.com"))),
+        JobFilter(text="ann", lane="mail"),
+        JobFilter(text="ann", group_key="g"),
+        JobFilter(text="ann", error="f"),
+    ],
+    ids=str,
+)
+def test_jobs_are_retried_by_their_contents(
+    database: Database, monkeypatch: pytest.MonkeyPatch, job_filter: JobFilter
+) -> None:
+    """Counted first, then exactly those that match, however many rows and slices the search reads."""
+    monkeypatch.setattr(filters, "MAX_ROWS_SEARCHED", 4)
+    monkeypatch.setattr(actions, "ROWS_PER_SLICE", 2)
+    where = {"lane": "mail", "group_key": "g"}
+    others = [insert_dead(database, payload='{"order": {"number": 7}, "id": 8}', **where) for _ in range(9)]
+    meant = [
+        insert_dead(database, payload='{"order": {"id": 7}, "to": "ann@example.com"}', **where) for _ in range(5)
+    ]
+    others += [insert_dead(database, payload='{"order": {"id": 70}, "to": "bob"}', **where) for _ in range(9)]
+    counted = count_matching(database, RETRY, job_filter)
+    progress: list[int] = []
+
+    done = act(database, RETRY, job_filter, ANN, on_progress=progress.append)
+
+    assert (counted.number, counted.is_more, done) == (5, False, BulkResult(changed=5))
+    assert set(statuses(database, *meant)) == {"pending"}
+    assert set(statuses(database, *others)) == {"dead"}
+    assert sum(progress) == 5
+    assert max(progress) == 2
+    assert 0 in progress, "a search that finds nothing can be stopped too"
+    assert [(each.subject, each.jobs) for each in rows_of(database, tables.audit)] == [(str(job_filter), 5)]
+
+
+def test_a_search_is_estimated_by_its_first_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count of an estimate is a lower bound; without a limit it is exact."""
+    monkeypatch.setattr(filters, "MAX_ROWS_SEARCHED", 4)
+    monkeypatch.setattr(actions, "MAX_SLICES_ESTIMATED", 2)
+    insert_rows(database, 30, payload='{"to": "bob"}')
+    insert_rows(database, 3, payload='{"to": "ann"}')
+    wanted = JobFilter(payload=(("to", "ann"),))
+
+    assert count_matching(database, CANCEL, wanted, max_rows=10) == CappedCount(0, is_more=True)
+    assert count_matching(database, CANCEL, wanted) == CappedCount(3)
+
+
+def test_a_stopped_search_keeps_what_it_has_changed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices; the audit has the number of jobs that were changed."""
+    monkeypatch.setattr(actions, "ROWS_PER_SLICE", 2)
+    ids = insert_rows(database, 6, payload='{"to": "ann"}')
+
+    with pytest.raises(KeyboardInterrupt):
+        act(database, CANCEL, JobFilter(text="ann"), ANN, on_progress=stop)
+
+    assert statuses(database, *ids) == ["cancelled"] * 2 + ["pending"] * 4
+    assert [each.jobs for each in rows_of(database, tables.audit)] == [2]
+
+
+def stop(_jobs: int) -> None:
+    raise KeyboardInterrupt
+
+
+def test_masked_fields_cannot_be_searched() -> None:
+    """Neither directly nor at the end or in the middle of a path."""
+    for name in ("password", "login.Password", "password.value", "x.PASSWORD.y"):
+        with pytest.raises(BadField, match="not masked by REDACT"):
+            JobFilter(payload=((name, "x"),)).without(("password",))
+    assert JobFilter(payload=(("user", "x"),)).without(("password",)).payload == (("user", "x"),)

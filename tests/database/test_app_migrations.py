@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
-from mayfly.errors import AppSchemaUnknown
+from mayfly.errors import SchemaUnknown
 from mayfly.registry import packages_named
 from mayfly.schema.migrations import PackageTables, app_tables, migrate, migration_sql
 from tests.app_package import NAME, NEWEST, TABLES, VERSION_TABLE
@@ -30,7 +30,7 @@ def test_the_tables_of_an_application_are_created_once(database_url: str, shop: 
     assert tables_of(database_url) == CREATED
 
 
-def test_both_kinds_of_tables_live_in_one_database(migrated_url: str, shop: PackageTables) -> None:
+def test_both_kinds_of_tables_can_be_in_one_database(migrated_url: str, shop: PackageTables) -> None:
     """Each with its version."""
     before = tables_of(migrated_url)
     try:
@@ -53,14 +53,14 @@ def test_an_unknown_version_is_refused(database_url: str, shop: PackageTables) -
     with create_engine(database_url, poolclass=NullPool).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0099'"))
 
-    with pytest.raises(AppSchemaUnknown, match=f"tables of {NAME} have version 0099"):
+    with pytest.raises(SchemaUnknown, match=f"tables of {NAME} have version 0099"):
         migrate(database_url, shop)
 
 
 def test_the_statements_can_be_printed(
     database_url: str, shop: PackageTables, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For administrators who run DDL by hand."""
+    """For installations where DDL is run by hand."""
     migration_sql(database_url, shop)
 
     assert "CREATE TABLE IF NOT EXISTS app_orders" in capsys.readouterr().out

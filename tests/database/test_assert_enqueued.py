@@ -1,4 +1,4 @@
-"""assert_enqueued(): finds what was enqueued by part of its payload, or says what was enqueued instead."""
+"""assert_enqueued(): finds jobs by part of their payload, or lists what was enqueued instead."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ def _fresh(migrated_url: str) -> Iterator[None]:
         yield
 
 
-def test_what_fits_is_found() -> None:
-    """By the fields that are asked for, in the order in which it was enqueued."""
+def test_matching_jobs_are_found() -> None:
+    """By the given fields, in the order of enqueueing."""
     first = enqueue("mail", {"to": "ann", "subject": "hello"})
     enqueue("mail", {"to": "bob", "subject": "hello"})
     third = enqueue("mail", {"to": "ann", "subject": "bye"}, delay=60, group_key="g", lane="slow", priority=0)
@@ -44,16 +44,16 @@ def test_what_fits_is_found() -> None:
         {"payload": {"to": "bob"}, "count": 0},
     ],
 )
-def test_columns_and_the_number_can_be_asked_for(asked: dict[str, Any]) -> None:
-    """Exactly so many, none included."""
+def test_columns_and_the_number_can_be_checked(asked: dict[str, Any]) -> None:
+    """Exactly this number, including none."""
     enqueue("mail", {"to": "ann"})
     enqueue("mail", {"to": "ann"}, delay=60, unique_key="u", group_key="g", lane="slow", priority=0)
 
     assert len(assert_enqueued("mail", **asked)) == asked["count"]
 
 
-def test_what_was_drained_was_enqueued() -> None:
-    """Unless only what still waits is asked for."""
+def test_drained_jobs_were_enqueued() -> None:
+    """Unless only pending ones are asked for."""
     enqueue("noop")
     drain()
 
@@ -64,8 +64,8 @@ def test_what_was_drained_was_enqueued() -> None:
         assert_enqueued("noop", status="pending")
 
 
-def test_a_failure_lists_what_was_enqueued_instead() -> None:
-    """With all that could explain it."""
+def test_a_failure_lists_the_enqueued_jobs() -> None:
+    """With everything that could explain it."""
     first = enqueue("mail", {"to": "bob"}, unique_key="welcome:7", delay=90)
     second = enqueue("noop", lane="slow")
 
@@ -74,7 +74,7 @@ def test_a_failure_lists_what_was_enqueued_instead() -> None:
 
     assert str(caught.value).splitlines() == [
         'No job of type \'mail\' with payload {"to":"ann"} and lane=post was enqueued.',
-        "Enqueued were:",
+        "Enqueued jobs:",
         f'  {first} mail {{"to":"bob"}} lane=default unique_key=welcome:7 pending, due 2026-05-04 12:01:30',
         f"  {second} noop {{}} lane=slow pending, due 2026-05-04 12:00:00",
     ]
@@ -83,14 +83,14 @@ def test_a_failure_lists_what_was_enqueued_instead() -> None:
 @pytest.mark.parametrize(
     ("enqueued", "count", "sentence"),
     [
-        (0, None, "No job of type 'noop' was enqueued.\nNothing at all was enqueued."),
+        (0, None, "No job of type 'noop' was enqueued.\nNo jobs were enqueued."),
         (0, 1, "No job of type 'noop' was enqueued, not 1.\n"),
         (1, 0, "One job of type 'noop' was enqueued, not 0.\n"),
         (3, 2, "3 jobs of type 'noop' were enqueued, not 2.\n"),
     ],
 )
-def test_a_wrong_number_is_a_sentence(enqueued: int, count: int | None, sentence: str) -> None:
-    """How many there were, and how many were expected."""
+def test_a_wrong_number_is_an_error(enqueued: int, count: int | None, sentence: str) -> None:
+    """With the found and the expected number."""
     for _ in range(enqueued):
         enqueue("noop")
 

@@ -1,4 +1,4 @@
-"""A batch is over when its last job has ended, and its callback is enqueued exactly once, whoever sees it."""
+"""A batch ends with its last job, and its callback is enqueued exactly once."""
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -10,27 +10,27 @@ import pytest
 
 import mayfly
 from mayfly import batch, json_text, step
-from mayfly.admin.batches import abandon_batch
+from mayfly.admin.actions import abandon_batch
 from mayfly.client import App
 from mayfly.db.database import Database
 from mayfly.errors import BadChain, BadField, BadPayload, BatchClosed, BatchExists
 from mayfly.job import CURRENT_JOB, Job
-from mayfly.log import silent_log
 from mayfly.queue.batches import complete_all, seal_batch
 from mayfly.queue.count import finished_batches
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
-from mayfly.queue.prune import Keep, prune
+from mayfly.queue.prune import prune
 from mayfly.queue.settle import Settled, settle
 from mayfly.schema.metadata import batches, jobs
-from runner.job_runtime import MainThreadRuntime
-from runner.settle_buffer import SettleBuffer
+from runner.job_runtime import HandlerRuntime
 from tests.database.application_connections import as_connection
 from tests.database.factories import (
     change_job,
     claim_jobs,
     in_threads,
+    make_buffer,
     make_runtime,
     make_settler,
+    retention,
     rows_of,
     run_sql,
     servers_only,
@@ -60,7 +60,7 @@ def callbacks(database: Database) -> list[dict[str, Any]]:
 
 
 def test_the_callback_is_enqueued_when_the_last_child_has_ended(database: Database) -> None:
-    """Not before; done, dead and cancelled all count, and are told. A retry is no end."""
+    """Done, dead and cancelled children are counted and reported; a retry is no end."""
     fill(4)
     done, dead, cancelled, slow = claim_jobs(database, 4)
 
@@ -73,13 +73,13 @@ def test_the_callback_is_enqueued_when_the_last_child_has_ended(database: Databa
     settled = settle_all(database, claim_jobs(database, 1))
 
     assert before == []
-    told = {"batch": "campaign", "done": 2, "dead": 1, "cancelled": 1}
-    assert [dict(each.fields) for each in settled.events] == [{**told, "callback": "report"}]
-    assert callbacks(database) == [{"to": "ann", "batch": told}]
+    report = {"batch": "campaign", "done": 2, "dead": 1, "cancelled": 1}
+    assert [dict(each.fields) for each in settled.events] == [{**report, "callback": "report"}]
+    assert callbacks(database) == [{"to": "ann", "batch": report}]
 
 
 def test_children_share_their_batchs_name_as_group(database: Database) -> None:
-    """What is enqueued outside of the block, before or after it, is no child."""
+    """A job enqueued before or after the block is no child."""
     mayfly.enqueue("before")
     with batch("campaign") as own:
         mayfly.enqueue("child")
@@ -91,14 +91,14 @@ def test_children_share_their_batchs_name_as_group(database: Database) -> None:
     assert own.key == "campaign"
 
 
-def test_an_empty_batch_is_over_at_once(database: Database) -> None:
-    """Nobody will settle a child of it."""
+def test_an_empty_batch_ends_at_once(database: Database) -> None:
+    """It has no child whose end could complete it."""
     fill(0)
 
     assert [each["batch"]["done"] for each in callbacks(database)] == [0]
 
 
-def test_a_batch_without_a_callback_is_over_all_the_same(database: Database) -> None:
+def test_a_batch_without_a_callback_ends_too(database: Database) -> None:
     """It is only marked."""
     with batch("campaign"):
         mayfly.enqueue("child")
@@ -109,8 +109,8 @@ def test_a_batch_without_a_callback_is_over_all_the_same(database: Database) -> 
     assert [row.completed_at is None for row in rows_of(database, batches)] == [False]
 
 
-def test_children_that_end_within_the_block_do_not_end_the_batch(database: Database) -> None:
-    """More may come until the block ends; who ends it looks himself."""
+def test_children_that_end_inside_the_block_do_not_end_the_batch(database: Database) -> None:
+    """More children may follow; the end of the block checks for completion."""
     with batch("campaign", on_complete="report"):
         mayfly.enqueue("child")
         settle_all(database, claim_jobs(database, 1))
@@ -119,8 +119,8 @@ def test_children_that_end_within_the_block_do_not_end_the_batch(database: Datab
     assert (before, len(callbacks(database))) == ([], 1)
 
 
-def test_two_who_settle_the_last_children_at_the_same_time(database: Database, rival: Database) -> None:
-    """Each commits without seeing the other's, and exactly one callback comes of it. Again and again."""
+def test_two_runners_that_settle_the_last_children_at_once(database: Database, rival: Database) -> None:
+    """Neither sees the other's transaction, and there is exactly one callback. Repeated several times."""
     for number in range(8):
         fill(2, f"campaign-{number}")
         first, second = claim_jobs(database, 1), claim_jobs(rival, 1, worker_id="worker-2")
@@ -132,8 +132,8 @@ def test_two_who_settle_the_last_children_at_the_same_time(database: Database, r
         change_job(database, rows_of(database, jobs)[-1].id, status="done")
 
 
-def test_a_child_that_is_no_longer_ours_ends_nothing(database: Database, rival: Database) -> None:
-    """Whoever has it now will."""
+def test_a_child_with_a_lost_lease_does_not_end_the_batch(database: Database, rival: Database) -> None:
+    """The runner that holds it now will."""
     fill(1)
     lost = claim_jobs(database, 1)
     settle_all(rival, lost, RELEASED)
@@ -146,7 +146,7 @@ def test_a_child_that_is_no_longer_ours_ends_nothing(database: Database, rival: 
 @servers_only
 @pytest.mark.parametrize("loses", ["settlement", "completion"])
 def test_a_lost_answer_to_a_commit_repeats_nothing(migrated_url: str, database: Database, loses: str) -> None:
-    """Neither what was settled nor what came of it."""
+    """Neither the outcome nor the callback."""
     fill(2)
     children = claim_jobs(database, 2)
     if loses == "completion":
@@ -164,8 +164,8 @@ def test_a_lost_answer_to_a_commit_repeats_nothing(migrated_url: str, database: 
     assert (proxy.lost, len(callbacks(database))) == (1, 1)
 
 
-def test_a_batch_whose_end_nobody_saw_is_found_by_the_next_cycle(database: Database) -> None:
-    """kill -9 between the commit of the last child and the look; or it was ended by plain SQL."""
+def test_a_batch_whose_end_was_missed_is_completed_by_the_next_cycle(database: Database) -> None:
+    """The runner was killed after the commit of the last child, or the child was changed by SQL."""
     fill(2)
     fill(2, "still running")
     run_sql(database, "UPDATE mayfly_jobs SET status = 'done' WHERE group_key = 'campaign'")
@@ -177,8 +177,8 @@ def test_a_batch_whose_end_nobody_saw_is_found_by_the_next_cycle(database: Datab
     assert (complete_all(database), len(callbacks(database))) == ((), 1)
 
 
-def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
-    """The youngest live child is remembered by who looks; when it ends first, another is looked for."""
+def test_a_remembered_live_child_that_has_ended_is_replaced(database: Database) -> None:
+    """The youngest live child is cached; when it ends first, another one is queried."""
     fill(3)
     settler = make_settler()
     for job in reversed(claim_jobs(database, 3)):
@@ -189,7 +189,7 @@ def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
 
 
 def test_a_block_that_raises_abandons_the_batch(database: Database) -> None:
-    """What waits is cancelled with the reason, what runs goes on, and the callback never comes."""
+    """Pending children are cancelled with the reason, running ones continue, and there is no callback."""
     running: list[Job] = []
 
     def fill_in_vain() -> None:
@@ -209,7 +209,7 @@ def test_a_block_that_raises_abandons_the_batch(database: Database) -> None:
 
 
 def test_a_name_is_used_once(database: Database) -> None:
-    """While it is open, and afterwards until it is pruned."""
+    """While the batch is open, and afterwards until it is pruned."""
     with batch("campaign"), pytest.raises(BatchExists, match="already a batch 'campaign'"), batch("campaign"):
         raise AssertionError
     with pytest.raises(BatchExists), batch("campaign"):
@@ -232,7 +232,7 @@ def test_a_name_is_used_once(database: Database) -> None:
         (("campaign", step("report", delay=-1e99)), BadField),
     ],
 )
-def test_a_wrong_batch_is_a_sentence(arguments: tuple[Any, ...], error: type[Exception], database: Database) -> None:
+def test_an_invalid_batch_is_an_error(arguments: tuple[Any, ...], error: type[Exception], database: Database) -> None:
     """Before anything is written."""
     name, *rest = arguments
     with pytest.raises(error):
@@ -241,13 +241,13 @@ def test_a_wrong_batch_is_a_sentence(arguments: tuple[Any, ...], error: type[Exc
     assert rows_of(database, batches) == []
 
 
-def test_what_cannot_be_a_child_is_a_sentence(migrated_url: str) -> None:
-    """Another group, another transaction, a batch whose block has ended."""
+def test_an_invalid_child_is_an_error(migrated_url: str) -> None:
+    """Another group, another transaction, or a batch whose block has ended."""
     connection = as_connection(migrated_url)
     with closing(connection), batch("campaign") as own:
-        with pytest.raises(BadField, match="left out in the batch"):
+        with pytest.raises(BadField, match="omitted in the batch"):
             mayfly.enqueue("child", group_key="other")
-        with pytest.raises(BadField, match="which commits its own jobs"):
+        with pytest.raises(BadField, match="which commits its jobs itself"):
             mayfly.enqueue("child", connection=connection)
     with pytest.raises(BatchClosed):
         mayfly.enqueue("child", batch=own)
@@ -270,17 +270,17 @@ def handle(job: Job, work: Any) -> None:
         CURRENT_JOB.reset(token)
 
 
-def test_a_child_adds_siblings(handling: Job, database: Database) -> None:
-    """Held back with its own outcome, so that the batch can't be over in between; in either way of writing."""
+def test_a_child_can_add_siblings(handling: Job, database: Database) -> None:
+    """They are buffered until its own outcome, so the batch cannot end in between; with both syntaxes."""
 
-    def breed() -> None:
+    def add_siblings() -> None:
         assert handling.batch is not None
         with handling.batch:
             mayfly.enqueue("child")
         mayfly.enqueue("child", batch=handling.batch)
         mayfly.enqueue("stranger")
 
-    handle(handling, breed)
+    handle(handling, add_siblings)
     settle_all(database, [handling])
     before = callbacks(database)
     groups = {row.type: row.group_key for row in rows_of(database, jobs)}
@@ -290,8 +290,8 @@ def test_a_child_adds_siblings(handling: Job, database: Database) -> None:
     assert (before, [each["batch"]["done"] for each in callbacks(database)]) == ([], [3])
 
 
-def test_a_group_that_is_no_batch_has_none(app: App, database: Database) -> None:
-    """And neither has a job without a group."""
+def test_a_group_that_is_not_a_batch_has_none(app: App, database: Database) -> None:
+    """Nor has a job without a group."""
     mayfly.enqueue("child", group_key="a group")
     mayfly.enqueue("child")
     found = claim_jobs(database, 2)
@@ -301,8 +301,8 @@ def test_a_group_that_is_no_batch_has_none(app: App, database: Database) -> None
     assert [job.batch for job in found] == [None, None]
 
 
-def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: Database) -> None:
-    """All of it, sealed, or nothing; what an abandoned block has enqueued is dropped at once."""
+def test_a_batch_opened_by_a_handler_is_written_with_its_job(handling: Job, database: Database) -> None:
+    """Complete and sealed, or not at all; jobs of an abandoned block are dropped."""
 
     def campaign() -> None:
         with batch("inner", on_complete="report"):
@@ -326,19 +326,19 @@ def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: D
     assert {row.type for row in rows_of(database, jobs)} == {"child", "grandchild", "report"}
 
 
-def test_a_handlers_transaction_ends_a_batch_too(handling: Job, database: Database) -> None:
-    """Its outcome is committed elsewhere than all others', and is looked after all the same."""
-    assert isinstance(handling.runtime, MainThreadRuntime)
+def test_the_transaction_of_a_handler_ends_a_batch_too(handling: Job, database: Database) -> None:
+    """Its outcome is committed on another path, which checks for completion as well."""
+    assert isinstance(handling.runtime, HandlerRuntime)
     with handling.transaction():
         pass
-    outbox = SettleBuffer(handling.runtime.database, make_settler(), silent_log())
+    outbox = make_buffer(handling.runtime.database)
 
     outbox.settle_in_transaction(handling.runtime.job_transaction, Settlement(handling, DONE, 1))
 
     assert len(callbacks(database)) == 1
 
 
-def test_an_operator_who_cancels_the_last_children_ends_the_batch(database: Database) -> None:
+def test_cancelling_the_last_children_ends_the_batch(database: Database) -> None:
     """By its name, which is their group."""
     fill(3)
 
@@ -349,7 +349,7 @@ def test_an_operator_who_cancels_the_last_children_ends_the_batch(database: Data
 
 
 def test_old_batches_are_pruned(database: Database) -> None:
-    """Those that are over, with KEEP_DONE_DAYS; and those whose block never ended."""
+    """Ended ones after KEEP_DONE_DAYS, and those whose block never ended."""
     for name in ("old", "young", "never sealed", "open"):
         fill(name == "open", name)
     old = database.clock.now() - timedelta(days=9)
@@ -360,13 +360,13 @@ def test_old_batches_are_pruned(database: Database) -> None:
     )
     run_sql(database, change, old=database.dialect.bound(old), key="never sealed")
 
-    prune(database, Keep())
+    prune(database, retention())
 
     assert [row.batch_key for row in rows_of(database, batches)] == ["open", "young"]
 
 
-def test_a_producer_whose_batch_was_sealed_or_given_up_meanwhile_is_told(database: Database) -> None:
-    """It was taken for dead. What it enqueued since may be missing in the report."""
+def test_a_producer_whose_batch_was_sealed_or_abandoned_gets_an_error(database: Database) -> None:
+    """It was considered dead; jobs it has enqueued since may be missing in the report."""
     for name, end in (("sealed", seal_batch), ("abandoned", partial(abandon_batch, reason="gone"))):
         own = batch(name, on_complete="report")
         own.__enter__()

@@ -1,4 +1,4 @@
-"""What a handler enqueues is written in the transaction that settles its job as done, or not at all."""
+"""Jobs that a handler enqueues are written in the transaction that settles it as done, or not at all."""
 
 from datetime import timedelta
 
@@ -9,15 +9,13 @@ from mayfly.client import App
 from mayfly.db.database import Database
 from mayfly.errors import BadField
 from mayfly.job import CURRENT_JOB, Job
-from mayfly.log import silent_log
 from mayfly.queue.followups import buffer_job
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
-from runner.job_runtime import JobTransaction, MainThreadRuntime
-from runner.settle_buffer import SettleBuffer
-from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, servers_only
+from runner.job_runtime import HandlerRuntime, JobTransaction
+from tests.database.factories import claim_jobs, make_buffer, make_runtime, make_settler, rows_of, servers_only
 from tests.database.lossy_proxy import proxied
 from tests.factories import insert_rows
 
@@ -32,7 +30,7 @@ OTHERS = [
 
 
 def claim_parents(database: Database, count: int) -> list[Job]:
-    """Each holds one child back."""
+    """Each with one buffered child."""
     insert_rows(database, count)
     parents = claim_jobs(database, count)
     for job in parents:
@@ -45,7 +43,7 @@ def children(database: Database) -> list[str]:
 
 
 def test_children_are_inserted_with_their_parents_outcomes(database: Database, rival: Database) -> None:
-    """Those of a whole batch in its one transaction; jobs without children are written as ever."""
+    """For a whole batch in one transaction; jobs without children are written as usual."""
     insert_rows(database, 1)
     plain = claim_jobs(database, 1)
     parents = claim_parents(database, 3)
@@ -58,7 +56,7 @@ def test_children_are_inserted_with_their_parents_outcomes(database: Database, r
 
 @pytest.mark.parametrize("outcome", OTHERS, ids=lambda outcome: outcome.kind.value)
 def test_children_of_a_job_that_is_not_done_are_dropped(database: Database, outcome: Outcome) -> None:
-    """It will enqueue them when it runs again, or never."""
+    """It will enqueue them again if it runs again."""
     (job,) = claim_parents(database, 1)
 
     settle(database, make_settler(), [Settlement(job, outcome, 1)], {})
@@ -66,8 +64,8 @@ def test_children_of_a_job_that_is_not_done_are_dropped(database: Database, outc
     assert children(database) == []
 
 
-def test_children_with_keys_never_hold_up_their_parents(database: Database) -> None:
-    """One is left out, one replaces what waits, one takes a key whose time is over; the parent is done."""
+def test_children_with_keys_never_block_their_parents(database: Database) -> None:
+    """One is skipped, one replaces a pending job, one takes a key whose period is over; the parent is done."""
     past = database.clock.now() - timedelta(seconds=1)
     held = insert_rows(database, 1, lane="other", unique_key="held")
     insert_rows(database, 1, lane="other", unique_key="replaced")
@@ -86,8 +84,8 @@ def test_children_with_keys_never_hold_up_their_parents(database: Database) -> N
 
 
 @pytest.mark.usefixtures("app")
-def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Database) -> None:
-    """The handler hears of it at once, and not whoever settles its job."""
+def test_on_conflict_error_is_refused_for_buffered_jobs(database: Database) -> None:
+    """The handler gets the error at once, not the settlement of its job."""
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
     job.runtime = make_runtime(database)
@@ -98,25 +96,25 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
     finally:
         CURRENT_JOB.reset(running)
 
-    assert job.held is None
+    assert job.buffered_jobs is None
 
 
-def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database, rival: Database) -> None:
-    """Whoever has it now enqueues them; its batch mates' are inserted."""
-    lost, mate = claim_parents(database, 2)
+def test_children_of_a_job_with_a_lost_lease_are_dropped(database: Database, rival: Database) -> None:
+    """The runner that holds it now enqueues them; children of other jobs are inserted."""
+    lost, other = claim_parents(database, 2)
     settle(rival, make_settler(), [Settlement(lost, RELEASED)], {})
 
-    settled = settle(database, make_settler(), [Settlement(job, DONE, 1) for job in (lost, mate)], {})
+    settled = settle(database, make_settler(), [Settlement(job, DONE, 1) for job in (lost, other)], {})
 
     assert [job.id for job in settled.lost] == [lost.id]
-    assert children(database) == [f"child of {mate.id}"]
+    assert children(database) == [f"child of {other.id}"]
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_an_outcome_at_once_takes_its_children_along(database: Database, rival: Database, at_once: bool) -> None:
-    """ack="each": the short way for what is plainly done is not theirs."""
+def test_an_immediate_outcome_writes_its_children(database: Database, rival: Database, at_once: bool) -> None:
+    """With ack="each" the shortcut for plain outcomes is not used."""
     (job,) = claim_parents(database, 1)
-    outbox = SettleBuffer(database, make_settler(), silent_log())
+    outbox = make_buffer(database)
 
     outbox.add(Settlement(job, DONE, 1), at_once)
     outbox.flush()
@@ -125,23 +123,20 @@ def test_an_outcome_at_once_takes_its_children_along(database: Database, rival: 
 
 
 def test_children_from_before_a_transaction_commit_with_it(database: Database, rival: Database) -> None:
-    """What was held back before job.transaction() began is written where the job is settled."""
+    """Jobs buffered before job.transaction() are written where the job is settled."""
     (job,) = claim_parents(database, 1)
     transaction = JobTransaction(database)
     with transaction.open(job):
         pass
 
-    SettleBuffer(database, make_settler(), silent_log()).settle_in_transaction(transaction, Settlement(job, DONE, 1))
+    make_buffer(database).settle_in_transaction(transaction, Settlement(job, DONE, 1))
 
     assert children(rival) == [f"child of {job.id}"]
 
 
 @servers_only
-@pytest.mark.parametrize("with_totals", [True, False])
-def test_children_are_inserted_once_though_a_commits_answer_was_lost(
-    migrated_url: str, database: Database, with_totals: bool
-) -> None:
-    """The repeat finds its jobs done by itself, and inserts nothing."""
+def test_a_lost_answer_to_a_commit_inserts_children_once(migrated_url: str, database: Database) -> None:
+    """The repeated transaction finds its jobs done and inserts nothing."""
     parents = claim_parents(database, 3)
     with proxied(migrated_url) as (proxy, url):
         remote = Database(url)
@@ -149,7 +144,7 @@ def test_children_are_inserted_once_though_a_commits_answer_was_lost(
         proxy.lose_next_commit()
 
         settlements = [Settlement(job, DONE, 1) for job in parents]
-        settled = settle(remote, make_settler(), settlements, {}, with_totals)
+        settled = settle(remote, make_settler(), settlements, {})
         remote.close()
 
     assert (proxy.lost, settled.lost, len(settled.settlements)) == (1, (), 3)
@@ -158,15 +153,15 @@ def test_children_are_inserted_once_though_a_commits_answer_was_lost(
 
 @pytest.fixture
 def running(app: App) -> Job:
-    """A job whose handler is this test."""
+    """A job whose handler is the test."""
     insert_rows(app.database, 1)
     (job,) = claim_jobs(app.database, 1)
     job.runtime = make_runtime(app.database)
     return job
 
 
-def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database: Database) -> None:
-    """Nothing is written by it; what is wrong with it is said at once, and then nothing of it is held."""
+def test_enqueue_in_a_handler_is_buffered_and_returns_no_id(running: Job, database: Database) -> None:
+    """Nothing is written; an invalid job is refused at once and not buffered."""
     token = CURRENT_JOB.set(running)
     try:
         given = mayfly.enqueue("child"), mayfly.enqueue_many([{"type": "child"}] * 3)
@@ -178,21 +173,21 @@ def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database:
         CURRENT_JOB.reset(token)
 
     assert given == (None, 3)
-    assert [getattr(each, "parent_id", None) for each in running.held or ()] == [running.id] * 4
+    assert [getattr(each, "parent_id", None) for each in running.buffered_jobs or ()] == [running.id] * 4
     assert children(database) == []
 
 
-def test_enqueue_in_a_handlers_transaction_is_not_held_back(running: Job, database: Database) -> None:
-    """It commits with the job anyway, and has an id."""
+def test_enqueue_in_a_handlers_transaction_is_not_buffered(running: Job, database: Database) -> None:
+    """It commits with the job anyway, and returns an id."""
     token = CURRENT_JOB.set(running)
     try:
         with running.transaction():
             job_id = mayfly.enqueue("child")
     finally:
         CURRENT_JOB.reset(token)
-    assert isinstance(running.runtime, MainThreadRuntime)
+    assert isinstance(running.runtime, HandlerRuntime)
     running.runtime.job_transaction.commit()
 
-    assert running.held is None
+    assert running.buffered_jobs is None
     found = [(row.id, row.parent_id) for row in rows_of(database, jobs) if row.type == "child"]
     assert found == [(job_id, running.id)]

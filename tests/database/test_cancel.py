@@ -1,4 +1,4 @@
-"""Cancelling: what waits ends at once, what runs is told, and nothing else is touched."""
+"""Cancelling: pending jobs end at once, running jobs get a request, and no other job is changed."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,15 +8,16 @@ import pytest
 
 import mayfly
 from mayfly.admin.actions import CANCEL, MAX_MATCHING_COUNTED, BulkResult, act, count_matching
-from mayfly.admin.audit import PYTHON, Actor, this_user
+from mayfly.admin.auth import PYTHON, Actor, this_user
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.jobs import CappedCount
 from mayfly.client import App, Cancelled
 from mayfly.db.database import Database
 from mayfly.errors import BadField, NoJobsSelected
 from mayfly.queue.outcome import RELEASED, Settlement
-from mayfly.queue.prune import Keep, prune
+from mayfly.queue.prune import prune
 from mayfly.queue.settle import settle
-from tests.database.factories import change_job, claim_jobs, in_threads, make_runtime, make_settler
+from tests.database.factories import change_job, claim_jobs, in_threads, make_runtime, make_settler, retention
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
@@ -30,8 +31,8 @@ def cancelled_ids(database: Database, *ids: int) -> list[int]:
 # --- one job ----------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
-    """Who and why is kept; its unique key is free again."""
+def test_a_pending_job_is_cancelled_at_once(database: Database) -> None:
+    """The user and the reason are stored, and its unique key is free again."""
     job_id = insert_row(database, unique_key="welcome:42")
 
     done = act(database, CANCEL, JobFilter(ids=(job_id,)), ANN, "a mistake")
@@ -43,8 +44,8 @@ def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
     assert insert_row(database, unique_key="welcome:42")
 
 
-def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
-    """The first reason stays; whoever asks again changes nothing."""
+def test_a_running_job_gets_a_cancellation_request(database: Database) -> None:
+    """It continues to run; a second request does not change the reason."""
     job_id = insert_row(database)
     claim_jobs(database)
 
@@ -56,8 +57,8 @@ def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
 
 
 @pytest.mark.parametrize("status", ["done", "dead", "cancelled"])
-def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
-    """And so does what never was."""
+def test_finished_jobs_are_unchanged(database: Database, status: str) -> None:
+    """Unknown ids are ignored."""
     job_id = insert_row(database, status=status, last_error="as it was")
 
     assert act(database, CANCEL, JobFilter(ids=(job_id, 10**15))) == BulkResult()
@@ -65,8 +66,8 @@ def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
     assert (row.status, row.last_error, row.cancel_reason) == (status, "as it was", None)
 
 
-def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> None:
-    """Whoever claims it next knows, and settles it instead of running it."""
+def test_a_released_job_keeps_its_cancellation_request(database: Database) -> None:
+    """The next runner settles it instead of running it."""
     insert_row(database)
     [job] = claim_jobs(database)
     act(database, CANCEL, JobFilter(ids=(job.id,)), reason="a mistake")
@@ -74,12 +75,12 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
 
     [again] = claim_jobs(database)
 
-    assert again.special is not None
-    assert again.special.cancel_reason == "cancelled: a mistake"
+    assert again.rare_fields is not None
+    assert again.rare_fields.cancel_reason == "cancelled: a mistake"
 
 
-def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) -> None:
-    """With those that ended when it did, not when it would have been due."""
+def test_a_job_cancelled_long_before_its_run_at_is_pruned(database: Database) -> None:
+    """By the time of its end, not by its run_at."""
     job_id = insert_row(database, run_at=database.clock.now() + 9000 * HOUR)
     act(database, CANCEL, JobFilter(ids=(job_id,)))
     change_job(database, job_id, finished_at=database.clock.now() - 24 * HOUR)
@@ -87,14 +88,14 @@ def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) ->
     assert row.run_at <= database.clock.now()
     change_job(database, job_id, run_at=row.finished_at)
 
-    assert prune(database, Keep(cancelled=0.5)) == 1
+    assert prune(database, retention(cancelled=0.5)) == 1
 
 
 # --- many -------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
-    """Those that wait and those that run, and nobody else."""
+def test_a_group_is_cancelled(database: Database) -> None:
+    """Its pending and running jobs, and no others."""
     running = insert_row(database, group_key="campaign-7")
     claim_jobs(database)
     waiting = insert_rows(database, 3, group_key="campaign-7", lane="mail")
@@ -107,7 +108,7 @@ def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("which", "expected"),
+    ("job_filter", "expected"),
     [
         ({"lane": "mail"}, ["mail noop", "mail sleep", "mail old"]),
         ({"type": "sleep"}, ["sleep", "mail sleep"]),
@@ -118,8 +119,10 @@ def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
         ({"lane": "nowhere"}, []),
     ],
 )
-def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, Any], expected: list[str]) -> None:
-    """In every lane and priority; the count says beforehand how many."""
+def test_a_filter_matches_all_its_conditions(
+    database: Database, job_filter: dict[str, Any], expected: list[str]
+) -> None:
+    """In every lane and priority; the count gives the number beforehand."""
     now = database.clock.now()
     ids = {
         "noop": insert_row(database),
@@ -128,18 +131,18 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
         "mail sleep": insert_row(database, lane="mail", type="sleep", group_key="g"),
         "mail old": insert_row(database, lane="mail", group_key="g", created_at=now - 9 * HOUR),
     }
-    meant = JobFilter(**{key: value for key, value in which.items() if key != "old"})
-    meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
+    meant = JobFilter(**{key: value for key, value in job_filter.items() if key != "old"})
+    meant = meant._replace(created_before=now - HOUR) if "old" in job_filter else meant
 
     number = count_matching(database, CANCEL, meant)
     done = act(database, CANCEL, meant)
 
-    assert (number, done) == (len(expected), BulkResult(changed=len(expected)))
+    assert (number.number, done) == (len(expected), BulkResult(changed=len(expected)))
     assert cancelled_ids(database, *ids.values()) == [ids[name] for name in expected]
 
 
-def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By id, by group and by filter, with others of the same time between them."""
+def test_more_jobs_than_a_slice_are_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By id, by group and by filter, among others with the same run_at."""
     monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 3)
     run_at = database.clock.now()
     by_id = insert_rows(database, 8)
@@ -148,13 +151,13 @@ def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.
         insert_rows(database, 2, lane="mixed", type="sleep", run_at=run_at)
         insert_rows(database, 2, lane="mixed", run_at=run_at)
 
-    wishes = [JobFilter(ids=tuple(by_id)), JobFilter(group_key="g"), JobFilter(type="sleep")]
+    filters = [JobFilter(ids=tuple(by_id)), JobFilter(group_key="g"), JobFilter(type="sleep")]
 
-    assert [act(database, CANCEL, which).changed for which in wishes] == [8, 8, 8]
+    assert [act(database, CANCEL, job_filter).changed for job_filter in filters] == [8, 8, 8]
 
 
-def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database) -> None:
-    """At the same time: each job is cancelled, or run and told, and none is both or neither."""
+def test_a_claim_and_a_concurrent_cancel_share_the_jobs(database: Database, rival: Database) -> None:
+    """Each job is either cancelled, or claimed with a request."""
     insert_rows(database, 60)
 
     def claim_all() -> list[int]:
@@ -174,26 +177,26 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
     assert done.requested + again.requested == len(claimed)
 
 
-def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than is counted stands for any number above."""
+def test_a_count_is_capped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows that there are more."""
     assert MAX_MATCHING_COUNTED > 1
     monkeypatch.setattr("mayfly.admin.actions.MAX_MATCHING_COUNTED", 3)
     insert_rows(database, 5)
     insert_rows(database, 5, lane="mail")
 
-    assert count_matching(database, CANCEL, JobFilter(type="noop")) == 4
+    assert count_matching(database, CANCEL, JobFilter(type="noop")) == CappedCount(3, is_more=True)
 
 
-# --- bad input --------------------------------------------------------------------------------------------
+# --- invalid input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [JobFilter(), JobFilter(status="pending"), JobFilter(ids=None)])
-def test_everything_is_never_meant(database: Database, which: JobFilter) -> None:
-    """Not by a filter that was forgotten."""
+@pytest.mark.parametrize("job_filter", [JobFilter(), JobFilter(status="pending"), JobFilter(ids=None)])
+def test_an_empty_filter_is_refused(database: Database, job_filter: JobFilter) -> None:
+    """A forgotten filter must not cancel all jobs."""
     insert_row(database)
 
     with pytest.raises(NoJobsSelected, match="Select jobs by"):
-        act(database, CANCEL, which)
+        act(database, CANCEL, job_filter)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +211,8 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
         ({"lane": "mail", "status": "done"}, "status='done': must be one of pending, processing"),
     ],
 )
-def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any], sentence: str) -> None:
-    """Before anything is looked for."""
+def test_an_invalid_filter_is_an_error(database: Database, arguments: dict[str, Any], sentence: str) -> None:
+    """Before any query."""
     with pytest.raises(BadField, match=sentence):
         act(database, CANCEL, JobFilter(**arguments))
 
@@ -217,8 +220,8 @@ def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any
 # --- from Python ------------------------------------------------------------------------------------------
 
 
-def test_applications_cancel_too(app: App) -> None:
-    """By the same words as the command line."""
+def test_applications_can_cancel(app: App) -> None:
+    """With the filters of the command line."""
     ids = insert_rows(app.database, 3, group_key="g")
 
     one = mayfly.cancel(ids[0], reason="a mistake")
@@ -229,17 +232,17 @@ def test_applications_cancel_too(app: App) -> None:
 
 
 @pytest.mark.parametrize("older_than", [-1, float("nan"), "2h"])
-def test_a_wrong_age_is_a_sentence(app: App, older_than: Any) -> None:
-    """As a delay is."""
+def test_an_invalid_age_is_an_error(app: App, older_than: Any) -> None:
+    """As for a delay."""
     assert app.settings
     with pytest.raises(BadField, match="older_than="):
         mayfly.cancel(lane="mail", older_than=older_than)
 
 
-def test_a_handler_sees_that_its_job_is_to_end(
+def test_a_handler_sees_a_cancellation_request(
     database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks the database once a second at most, and never again once it knows."""
+    """It queries the database at most once a second, and no more after the request is found."""
     clock = [100.0]
     monkeypatch.setattr("mayfly.job.monotonic", lambda: clock[0])
     insert_row(database)
@@ -257,8 +260,8 @@ def test_a_handler_sees_that_its_job_is_to_end(
     assert seen == [False, False, True, True]
 
 
-def test_who_lost_the_job_does_not_hear_of_the_next_owners_wishes(database: Database) -> None:
-    """The flag is his who runs it now."""
+def test_a_request_for_the_next_claim_is_not_shown_to_the_old_one(database: Database) -> None:
+    """It is read with the fencing token."""
     insert_row(database)
     [job] = claim_jobs(database)
     change_job(database, job.id, worker_id="worker-2", claims=2, cancel_reason="cancelled")

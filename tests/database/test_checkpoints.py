@@ -1,6 +1,7 @@
-"""How far a running job is: written if it is still ours, found by the next run, and never by a stranger."""
+"""Checkpoints and progress: written only with a valid claim, and read by the next run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.policy import after_slice
 from mayfly.queue.settle import settle
-from runner.guard import Guard, RunnerDeadline
-from runner.job_runtime import AsyncRuntime, MainThreadRuntime, RuntimeContext, ThreadRuntime
+from runner.guard import Guard
+from runner.job_runtime import HandlerRuntime
 from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
 from tests.factories import get_row, insert_row, insert_rows
-from tests.statement_recorder import recorded
+from tests.statement_recorder import recorded_statements
 
 Begin = Callable[..., Job]
 SLICED = Outcome(OutcomeKind.SLICED, keeps_attempt=True)
@@ -41,22 +42,20 @@ def page(tmp_path: Path) -> StatusPage:
 
 @pytest.fixture
 def begin(database: Database, page: StatusPage) -> Begin:
-    """Claim the next job and let it run, in a window that ends after so many seconds."""
+    """Claim the next job and start it, in a window that ends after this many seconds."""
 
     def begin(seconds: float = inf, ran: float = 0.0, timeout: float | None = None) -> Job:
         [job] = claim_jobs(database, 1)
         now = monotonic()
         page.start(job.id, now - ran, timeout)
-        job.runtime = MainThreadRuntime(
-            RuntimeContext("worker-1", RunnerDeadline(Guard(now + seconds, page), page)), database
-        )
+        job.runtime = HandlerRuntime(database, "worker-1", Guard(now + seconds, page))
         return job
 
     return begin
 
 
 def test_the_next_run_finds_the_last_checkpoint(database: Database, begin: Begin) -> None:
-    """As it was given, as a copy; before the first there is none."""
+    """A copy of the value; before the first checkpoint it is None."""
     job_id = insert_row(database)
     first = begin()
 
@@ -73,13 +72,12 @@ def test_the_next_run_finds_the_last_checkpoint(database: Database, begin: Begin
     assert claim_jobs(database)[0].state == {"row": 8, "name": "Zoë"}
 
 
-@pytest.mark.parametrize("runtime", [AsyncRuntime, ThreadRuntime])
-def test_it_works_beside_the_main_thread(database: Database, begin: Begin, runtime: type[AsyncRuntime]) -> None:
+def test_checkpoints_work_on_the_event_loop(database: Database, begin: Begin) -> None:
     """The same statement, through another connection."""
     job_id = insert_row(database)
     job = begin()
-    assert isinstance(job.runtime, MainThreadRuntime)
-    job.runtime = runtime(job.runtime.context, lambda: database)
+    assert isinstance(job.runtime, HandlerRuntime)
+    job.runtime = replace(job.runtime, is_on_loop=True)
 
     job.checkpoint(7)
     job.progress(1)
@@ -88,20 +86,20 @@ def test_it_works_beside_the_main_thread(database: Database, begin: Begin, runti
     assert (row.checkpoint, row.progress) == ("7", '{"done":1,"total":null,"text":""}')
 
 
-def test_each_is_one_statement(database: Database, begin: Begin) -> None:
-    """A handler may call them often."""
+def test_each_checkpoint_is_one_statement(database: Database, begin: Begin) -> None:
+    """Handlers may call it often."""
     insert_row(database)
     job = begin()
 
-    with recorded() as sent:
+    with recorded_statements() as sent:
         job.checkpoint(1)
         job.progress(1, 2)
 
     assert [each.partition(" ")[0] for each in sent if each.startswith(("UPDATE", "SELECT"))] == ["UPDATE"] * 2
 
 
-def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> None:
-    """A changed checkpoint clears what earlier runs are accused of, and adds it up; one that is the same does not."""
+def test_a_job_that_makes_progress_is_no_suspect(database: Database, begin: Begin) -> None:
+    """A changed checkpoint resets the crashes and adds them to the forgiven ones; an equal one does not."""
     accused = {"crashes": 2, "interruptions": 3, "stalled": 5, "checkpoint": "7"}
     job_id = insert_row(database, suspect=1, forgiven=4, **accused)
     job = begin()
@@ -117,8 +115,8 @@ def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> Non
     assert job.has_moved
 
 
-def test_a_slice_goes_on_at_the_front_of_its_lane(database: Database, begin: Begin) -> None:
-    """Unspent, counted, due as before: the next claim takes it before all that came after it."""
+def test_a_slice_continues_at_the_head_of_its_lane(database: Database, begin: Begin) -> None:
+    """Counted, without using an attempt, with its old run_at: the next claim takes it before later jobs."""
     job_id, *others = insert_rows(database, 3)
     run_at = get_row(database, job_id).run_at
     job = begin()
@@ -131,8 +129,8 @@ def test_a_slice_goes_on_at_the_front_of_its_lane(database: Database, begin: Beg
     assert claim_ids(database, 3) == [job_id, *others]
 
 
-def test_slices_that_stand_still_are_counted(database: Database, begin: Begin) -> None:
-    """One after the other, until one moves."""
+def test_slices_without_progress_are_counted(database: Database, begin: Begin) -> None:
+    """In a row, until one changes the checkpoint."""
     job_id = insert_row(database)
     stalled = []
     for state in (1, 1, 1, 2, 2):
@@ -144,8 +142,8 @@ def test_slices_that_stand_still_are_counted(database: Database, begin: Begin) -
     assert (stalled, get_row(database, job_id).slices) == ([0, 1, 2, 0, 1], 5)
 
 
-def test_a_run_does_not_live_on_what_a_failed_one_moved(database: Database, begin: Begin) -> None:
-    """Its row still says so, for the dispatcher to see after a kill; a new claim begins anew."""
+def test_progress_of_a_failed_run_does_not_count_for_the_next(database: Database, begin: Begin) -> None:
+    """Its row still has it for the dispatcher after a kill; a new claim resets it."""
     insert_row(database)
     job = begin()
     job.checkpoint(1)
@@ -156,8 +154,8 @@ def test_a_run_does_not_live_on_what_a_failed_one_moved(database: Database, begi
     assert (again.state, again.has_moved) == (1, False)
 
 
-def test_what_was_enqueued_before_a_checkpoint_is_written_with_it(database: Database, begin: Begin) -> None:
-    """Once: a run that goes on behind it does not enqueue it again; and not at all where the job is not ours."""
+def test_jobs_enqueued_before_a_checkpoint_are_written_with_it(database: Database, begin: Begin) -> None:
+    """Once: the run that continues does not enqueue them again. Without a valid claim they are dropped."""
     job_id = insert_row(database)
     job = begin()
     buffer_job(job, [NewJob("child", "{}", "children", 5, 1)])
@@ -181,10 +179,10 @@ def test_what_was_enqueued_before_a_checkpoint_is_written_with_it(database: Data
     [(0.9, 0.0, None), (10.0, 9.5, None), (inf, 8.0, 16.0)],
     ids=["a second before the end", "no time for such a step", "its own limit"],
 )
-def test_the_handler_is_ended_when_its_window_nears_its_end(
+def test_a_handler_is_ended_at_a_checkpoint_near_the_end_of_its_window(
     database: Database, begin: Begin, seconds: float, ran: float, timeout: float | None
 ) -> None:
-    """After the checkpoint is kept."""
+    """After the checkpoint is stored."""
     job_id = insert_row(database)
     job = begin(seconds, ran, timeout)
 
@@ -194,8 +192,8 @@ def test_the_handler_is_ended_when_its_window_nears_its_end(
     assert get_row(database, job_id).checkpoint == "7"
 
 
-def test_it_goes_on_while_there_is_time(database: Database, begin: Begin) -> None:
-    """For a step as long as the longest, and a second."""
+def test_a_handler_continues_while_there_is_time(database: Database, begin: Begin) -> None:
+    """For a step as long as the longest one, and a second."""
     insert_row(database)
     job = begin(seconds=10.0, ran=5.0)
 
@@ -203,19 +201,19 @@ def test_it_goes_on_while_there_is_time(database: Database, begin: Begin) -> Non
     job.checkpoint(8)
 
 
-def test_a_stop_ends_it_at_once(database: Database, begin: Begin) -> None:
-    """A deploy need not wait for what can go on elsewhere."""
+def test_a_stop_ends_a_handler_at_its_next_checkpoint(database: Database, begin: Begin) -> None:
+    """So a deploy does not wait for jobs that can continue later."""
     insert_row(database)
     job = begin()
-    assert isinstance(job.runtime, MainThreadRuntime)
-    job.runtime.context.deadline._guard.stopped_by = "SIGTERM"
+    assert isinstance(job.runtime, HandlerRuntime)
+    job.runtime.guard.stopped_by = "SIGTERM"
 
     with pytest.raises(SliceEnded):
         job.checkpoint(7)
 
 
-def test_who_lost_the_lease_is_ended_and_writes_nothing(database: Database, begin: Begin) -> None:
-    """By the checkpoint and by the progress: another runner may be at work on it."""
+def test_a_handler_that_lost_its_lease_is_ended_and_writes_nothing(database: Database, begin: Begin) -> None:
+    """At a checkpoint and at progress: another runner may be running the job."""
     job_id = insert_row(database)
     late = begin()
     change_job(database, job_id, status="pending", worker_id=None)
@@ -230,8 +228,8 @@ def test_who_lost_the_lease_is_ended_and_writes_nothing(database: Database, begi
     assert (row.checkpoint, row.progress, row.worker_id) == (None, None, "worker-2")
 
 
-def test_another_claim_of_the_same_runner_is_a_stranger_too(database: Database, begin: Begin) -> None:
-    """The token is compared, not only the name."""
+def test_another_claim_of_the_same_runner_invalidates_the_first(database: Database, begin: Begin) -> None:
+    """The fencing token is compared, not only the worker_id."""
     job_id = insert_row(database)
     late = begin()
     change_job(database, job_id, status="pending", worker_id=None)
@@ -241,8 +239,8 @@ def test_another_claim_of_the_same_runner_is_a_stranger_too(database: Database, 
         late.checkpoint(1)
 
 
-def test_a_cancelled_job_is_ended_at_its_next_checkpoint(database: Database, begin: Begin) -> None:
-    """With the reason that somebody gave; the checkpoint it had is kept."""
+def test_a_job_with_a_requested_cancellation_ends_at_its_next_checkpoint(database: Database, begin: Begin) -> None:
+    """With the reason of the request; its last checkpoint is kept."""
     job_id = insert_row(database)
     job = begin()
     job.checkpoint(1)
@@ -254,7 +252,7 @@ def test_a_cancelled_job_is_ended_at_its_next_checkpoint(database: Database, beg
     assert (ended.value.reason, get_row(database, job_id).checkpoint) == ("the customer left", "1")
 
 
-def test_an_except_exception_does_not_swallow_it() -> None:
+def test_except_exception_does_not_catch_the_end_of_a_slice() -> None:
     """A loop that skips bad rows must not skip its own end."""
     assert not issubclass(HandlerEnded, Exception)
 
@@ -267,17 +265,15 @@ def test_an_except_exception_does_not_swallow_it() -> None:
     [
         (
             object(),
-            "The checkpoint of noop is refused: it is no JSON (Object of type object is not JSON serializable)",
+            "The checkpoint of noop is refused: it is not valid JSON (Object of type object is not JSON",
         ),
-        (float("nan"), "it is no JSON"),
+        (float("nan"), "it is not valid JSON"),
         ("x" * 65_535, "it has 65,537 bytes, the limit is 65,536"),
     ],
     ids=["an object", "no number", "too large"],
 )
-def test_a_checkpoint_that_cannot_be_kept_is_a_sentence(
-    database: Database, begin: Begin, state: Any, reason: str
-) -> None:
-    """And what was kept before stays."""
+def test_an_invalid_checkpoint_is_an_error(database: Database, begin: Begin, state: Any, reason: str) -> None:
+    """The previous one is kept."""
     job_id = insert_row(database)
     job = begin()
     job.checkpoint("x" * 65_534)
@@ -289,8 +285,8 @@ def test_a_checkpoint_that_cannot_be_kept_is_a_sentence(
     assert len(get_row(database, job_id).checkpoint) == 65_536
 
 
-def test_not_inside_its_own_transaction(database: Database, begin: Begin) -> None:
-    """That block ends with the job's `done`: there is nothing to go on from."""
+def test_a_checkpoint_in_the_jobs_own_transaction_is_refused(database: Database, begin: Begin) -> None:
+    """That transaction ends with the job's `done`, so there is nothing to continue."""
     insert_row(database)
     job = begin()
 
@@ -298,25 +294,25 @@ def test_not_inside_its_own_transaction(database: Database, begin: Begin) -> Non
         job.checkpoint(1)
 
 
-@pytest.mark.parametrize("told", [("many",), (None,), (True,), (1, "two"), (1, 2, 3), (float("inf"),)])
-def test_a_progress_that_is_none_is_a_sentence(database: Database, begin: Begin, told: tuple[Any, ...]) -> None:
-    """Numbers are numbers, the text is text."""
+@pytest.mark.parametrize("arguments", [("many",), (None,), (True,), (1, "two"), (1, 2, 3), (float("inf"),)])
+def test_invalid_progress_is_an_error(database: Database, begin: Begin, arguments: tuple[Any, ...]) -> None:
+    """Numbers must be numbers, and the text must be text."""
     insert_row(database)
     job = begin()
 
     with pytest.raises(BadJobState, match=r"^The progress of"):
-        job.progress(*told)
+        job.progress(*arguments)
 
 
 # --- progress ---------------------------------------------------------------------------------------------
 
 
 def test_progress_is_written_once_a_second(database: Database, begin: Begin) -> None:
-    """The first at once; what the throttle holds back is written with the next checkpoint, or at the end."""
+    """The first at once; a throttled value is written with the next checkpoint or at the end."""
     job_id = insert_row(database)
     job = begin()
 
-    with recorded() as sent:
+    with recorded_statements() as sent:
         for number in range(1000):
             job.progress(number, 1000, "rows")
     seen = [get_row(database, job_id).progress]

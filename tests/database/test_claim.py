@@ -1,4 +1,4 @@
-"""A claim takes what is due, in order, and writes its owner; nothing else is touched."""
+"""A claim takes due jobs in order and writes its owner; nothing else is changed."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ from tests.factories import get_row, insert_row, insert_rows
 
 
 def test_the_order_is_priority_then_time_then_arrival(database: Database) -> None:
-    """High before normal before low; among equals the one that was due first, then the one that came first."""
+    """High before normal before low; within a priority by run_at, then by id."""
     now = database.clock.now()
     minutes_ago = [now - timedelta(minutes=minutes) for minutes in range(4)]
     low = insert_row(database, priority=LOW, run_at=minutes_ago[3])
@@ -29,8 +29,8 @@ def test_the_order_is_priority_then_time_then_arrival(database: Database) -> Non
     assert claimed == [high, early, early_too, late, low]
 
 
-def test_a_claim_takes_as_many_as_it_asks_for(database: Database) -> None:
-    """The rest stays for others, of whatever priority it is."""
+def test_a_claim_takes_as_many_jobs_as_it_asks_for(database: Database) -> None:
+    """The rest stays pending, in every priority."""
     insert_rows(database, 2, priority=LOW)
     normal = insert_rows(database, 3)
 
@@ -39,7 +39,7 @@ def test_a_claim_takes_as_many_as_it_asks_for(database: Database) -> None:
     assert claimed == normal[:2]
 
 
-def test_nothing_is_claimed_before_its_time(database: Database) -> None:
+def test_no_job_is_claimed_before_its_run_at(database: Database) -> None:
     """Not even a second before."""
     insert_row(database, run_at=database.clock.now() + timedelta(seconds=1))
 
@@ -47,7 +47,7 @@ def test_nothing_is_claimed_before_its_time(database: Database) -> None:
 
 
 def test_only_pending_jobs_are_claimed(database: Database) -> None:
-    """Whatever has ended, or is held by another, is nobody's."""
+    """Finished jobs and jobs of other runners are left alone."""
     for status in ("processing", "done", "dead", "cancelled"):
         insert_row(database, status=status)
 
@@ -65,7 +65,7 @@ def test_other_lanes_are_left_alone(database: Database) -> None:
 
 
 def test_a_claim_writes_its_owner(database: Database) -> None:
-    """Status, owner, lease and time; a try is spent, and the fencing token grows."""
+    """Status, owner, lease and time; an attempt is used, and the fencing token grows."""
     job = insert_row(database, attempts=1, claims=7)
     claimant, now = make_claimant(database, "worker-7"), database.clock.now()
 
@@ -77,8 +77,8 @@ def test_a_claim_writes_its_owner(database: Database) -> None:
     assert (row.attempts, row.claims, row.started_at) == (2, 8, None)
 
 
-def test_a_claimed_job_is_what_its_row_says_after_the_claim(database: Database) -> None:
-    """The runner settles by this token and judges by this attempt."""
+def test_a_claimed_job_has_the_values_of_its_row(database: Database) -> None:
+    """The runner settles by this token and this attempt."""
     insert_row(database, type="sleep", payload='{"seconds": 1}', attempts=2, max_attempts=9, claims=4,
                interruptions=1, group_key="g")  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_a_claimed_job_is_what_its_row_says_after_the_claim(database: Database) 
 
 
 def test_a_job_is_claimed_once(database: Database, rival: Database) -> None:
-    """What one runner holds, no other gets."""
+    """No other runner gets it."""
     jobs = insert_rows(database, 3)
     first = claim_ids(database, 2)
 
@@ -101,7 +101,7 @@ def test_a_job_is_claimed_once(database: Database, rival: Database) -> None:
 
 
 def test_a_suspect_is_claimed_alone(database: Database) -> None:
-    """Whoever it takes down with it must not be a batch mate."""
+    """It cannot take other jobs of its claim down."""
     suspect = insert_row(database, suspect=1)
     insert_rows(database, 3)
 
@@ -109,23 +109,23 @@ def test_a_suspect_is_claimed_alone(database: Database) -> None:
 
 
 def test_a_claim_ends_before_a_suspect(database: Database) -> None:
-    """Those before it are taken, those behind it wait."""
-    mates = insert_rows(database, 2)
+    """Jobs before it are taken, those after it wait."""
+    before = insert_rows(database, 2)
     insert_row(database, suspect=1)
     insert_row(database)
 
-    assert claim_ids(database) == mates
+    assert claim_ids(database) == before
 
 
-def test_a_job_that_killed_a_runner_waits_for_a_fresh_one(database: Database) -> None:
-    """A runner that has already worked would lose more than the job."""
+def test_a_job_that_crashed_its_runner_waits_for_a_fresh_one(database: Database) -> None:
+    """A runner with outcomes to write would lose more than this job."""
     insert_row(database, suspect=1, crashes=1)
 
     assert claim_ids(database, fresh=False) == []
 
 
-def test_a_fresh_runner_takes_the_job_that_killed_another(database: Database) -> None:
-    """It gets a runner of its own."""
+def test_a_fresh_runner_claims_a_job_that_crashed_another(database: Database) -> None:
+    """It is the only job of the claim."""
     crashed = insert_row(database, suspect=1, crashes=1)
     insert_row(database)
 
@@ -133,14 +133,14 @@ def test_a_fresh_runner_takes_the_job_that_killed_another(database: Database) ->
 
 
 def test_a_suspect_without_a_crash_needs_no_fresh_runner(database: Database) -> None:
-    """It may well be innocent: alone is enough."""
+    """It may not be the culprit: running it alone is enough."""
     suspect = insert_row(database, suspect=1)
 
     assert claim_ids(database, fresh=False) == [suspect]
 
 
 def test_a_host_whose_clock_is_ahead_runs_nothing_early(migrated_url: str, database: Database) -> None:
-    """The database's clock rules: what is due in an hour is not due on a host that is two hours ahead."""
+    """The database's clock decides: a host that is two hours ahead does not run a job due in an hour."""
     insert_row(database, run_at=database.clock.now() + timedelta(hours=1))
 
     with freeze_time(host_now() + timedelta(hours=2)):
@@ -152,7 +152,7 @@ def test_a_host_whose_clock_is_ahead_runs_nothing_early(migrated_url: str, datab
 
 
 def test_a_host_whose_clock_is_behind_runs_nothing_late(migrated_url: str, database: Database) -> None:
-    """What is due is due, although that host's own clock has not got there."""
+    """A due job is due, even if the host's own clock is behind."""
     job = insert_row(database)
 
     with freeze_time(host_now() - timedelta(hours=2)):
@@ -163,8 +163,8 @@ def test_a_host_whose_clock_is_behind_runs_nothing_late(migrated_url: str, datab
     assert claimed == [job]
 
 
-def test_a_look_tells_whether_anything_is_due(database: Database) -> None:
-    """In this lane, now: delayed jobs and other lanes' do not count."""
+def test_has_due_finds_due_jobs(database: Database) -> None:
+    """In this lane: delayed jobs and other lanes do not count."""
     now = database.clock.now()
     insert_row(database, lane="mail")
     insert_row(database, lane="images", run_at=now + timedelta(hours=1))
@@ -177,12 +177,12 @@ def test_a_look_tells_whether_anything_is_due(database: Database) -> None:
     assert found == {"mail": True, "images": False, "none": False}
 
 
-def claim_from(database: Database, front: ClaimCursor, size: int) -> list[int]:
-    return [row[0] for row in make_claim(database, make_claimant(database), size, front).rows]
+def claim_from(database: Database, cursor: ClaimCursor, size: int) -> list[int]:
+    return [row[0] for row in make_claim(database, make_claimant(database), size, cursor).rows]
 
 
-def test_a_claim_that_was_filled_tells_how_far_it_came(database: Database) -> None:
-    """One that was not has seen all there is: the next has to look again from the beginning."""
+def test_a_full_claim_returns_a_cursor(database: Database) -> None:
+    """A claim that was not full has seen all due jobs: the next one starts from the beginning."""
     now = database.clock.now()
     insert_row(database, priority=HIGH, run_at=now - timedelta(minutes=1))
     ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
@@ -193,24 +193,24 @@ def test_a_claim_that_was_filled_tells_how_far_it_came(database: Database) -> No
     assert ([row[0] for row in rest.rows], rest.cursor) == (ids[2:], None)
 
 
-def test_a_claim_begins_at_the_front(database: Database) -> None:
-    """What is due at the same time as the last one that was claimed is still to be had; what is older is not seen."""
+def test_a_claim_starts_at_the_cursor(database: Database) -> None:
+    """Jobs with the same run_at as the cursor are found, older ones are not."""
     now = database.clock.now()
     _older, same, newer = (insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3))
 
     assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=4)), 2) == [same, newer]
 
 
-def test_who_finds_too_few_behind_the_front_looks_before_it(database: Database) -> None:
-    """In the order they would have had without it."""
+def test_a_claim_that_finds_too_few_after_the_cursor_also_reads_before_it(database: Database) -> None:
+    """In the order without a cursor."""
     now = database.clock.now()
     ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
 
     assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=3)), 2) == ids[:2]
 
 
-def test_a_front_is_of_one_priority(database: Database) -> None:
-    """Others are looked for from their beginning."""
+def test_a_cursor_belongs_to_one_priority(database: Database) -> None:
+    """Others are read from their beginning."""
     now = database.clock.now()
     normal = insert_row(database, run_at=now - timedelta(minutes=1))
     low = insert_row(database, priority=LOW, run_at=now - timedelta(hours=1))
@@ -219,8 +219,8 @@ def test_a_front_is_of_one_priority(database: Database) -> None:
     assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=2)), 3) == [high, normal, low]
 
 
-def test_a_suspect_at_the_front_is_no_front(database: Database) -> None:
-    """It is claimed alone, and those that were found with it are still there."""
+def test_a_claim_of_a_suspect_returns_no_cursor(database: Database) -> None:
+    """The suspect is claimed alone, and the jobs found with it are still pending."""
     insert_row(database, suspect=1)
     insert_rows(database, 2)
 
@@ -229,17 +229,17 @@ def test_a_suspect_at_the_front_is_no_front(database: Database) -> None:
     assert (len(claimed.rows), claimed.cursor) == (1, None)
 
 
-def test_an_empty_claim_tells_whether_anything_was_due(database: Database, rival: Database) -> None:
-    """What somebody else has locked may come back."""
+def test_an_empty_claim_returns_whether_anything_was_due(database: Database, rival: Database) -> None:
+    """Jobs locked by another session may become free."""
     insert_row(database, run_at=database.clock.now() + timedelta(hours=1))
     assert make_claim(database, make_claimant(database)).was_due is False
 
     insert_row(database)
 
-    def claim_beside(connection: Connection) -> bool:
+    def claim_concurrently(connection: Connection) -> bool:
         connection.execute("SELECT id FROM mayfly_jobs WHERE run_at <= :now" + connection.dialect.row_lock,
                            {"now": database.clock.now()}).all()  # fmt: skip
         return make_claim(rival, make_claimant(rival)).was_due
 
-    if database.dialect.name != "sqlite":  # there nobody locks a row
-        assert database.run(claim_beside) is True
+    if database.dialect.name != "sqlite":  # SQLite has no row locks
+        assert database.run(claim_concurrently) is True

@@ -1,4 +1,4 @@
-"""Many runners at one table: each job is claimed once, nobody waits, and no deadlock reaches a caller."""
+"""Concurrent claims: each job is claimed once, claims do not wait, and no deadlock reaches a caller."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -26,14 +26,14 @@ from tests.database.factories import (
 )
 from tests.factories import insert_rows
 
-CROWD = 2000
+JOBS = 2000
 RUNNERS = 8
 MANY_CLAIMS = 8  # about 0.4 s
 
 
 @servers_only
-def test_a_claim_takes_what_others_have_not_locked(database: Database, rival: Database) -> None:
-    """Rows locked by another transaction are skipped, and nobody waits for them."""
+def test_a_claim_skips_locked_rows(database: Database, rival: Database) -> None:
+    """It does not wait for them."""
     rows = insert_rows(database, 5)
     with rival.transaction() as holding:
         for job_id in (rows[0], rows[2]):
@@ -46,8 +46,8 @@ def test_a_claim_takes_what_others_have_not_locked(database: Database, rival: Da
 
 
 @servers_only
-def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: Database) -> None:
-    """While one claim of ten is not yet committed, another gets the next ten: none of them was locked."""
+def test_a_claim_locks_only_the_rows_it_takes(database: Database, rival: Database) -> None:
+    """While a claim of ten is not committed, another gets the next ten."""
     rows = insert_rows(database, 25)
     now = database.clock.now()
     claimant = make_claimant(rival, "worker-2")
@@ -62,7 +62,7 @@ def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: D
 
 @servers_only
 def test_a_claim_is_repeated_while_others_hold_all_due_jobs(database: Database, rival: Database) -> None:
-    """The job that a rival locked and did not take is claimed, even if the rival's transaction took long."""
+    """A job that was locked but not taken is claimed, even after a long transaction."""
     rows = insert_rows(database, 1)
     claims_made = []
 
@@ -88,8 +88,8 @@ def test_a_claim_is_repeated_while_others_hold_all_due_jobs(database: Database, 
 
 
 def test_eight_runners_share_a_lane(migrated_url: str, database: Database) -> None:
-    """2,000 jobs, claimed and settled at once from eight sides: each exactly once, and no error anywhere."""
-    rows = [insert_rows(database, CROWD // 4, priority=priority) for priority in (2, 0, 1, 1)]
+    """2,000 jobs are claimed and settled exactly once, without an error."""
+    rows = [insert_rows(database, JOBS // 4, priority=priority) for priority in (2, 0, 1, 1)]
 
     claimed = in_threads([partial(drain, migrated_url, f"worker-{number}") for number in range(RUNNERS)])
 
@@ -98,8 +98,8 @@ def test_eight_runners_share_a_lane(migrated_url: str, database: Database) -> No
     assert {(row.status, row.claims, row.attempts) for row in rows_of(database, jobs)} == {("done", 1, 1)}
 
 
-def test_nobody_takes_a_full_lane_for_empty(migrated_url: str, database: Database) -> None:
-    """When all runners are through, nothing is left: an empty answer was never believed too early."""
+def test_a_full_lane_is_never_mistaken_for_empty(migrated_url: str, database: Database) -> None:
+    """When all runners have ended, no job is left."""
     insert_rows(database, 120)
 
     in_threads([partial(drain, migrated_url, f"worker-{number}", size=1) for number in range(RUNNERS)])
@@ -108,7 +108,7 @@ def test_nobody_takes_a_full_lane_for_empty(migrated_url: str, database: Databas
 
 
 def drain(url: str, worker_id: str, size: int = 20) -> list[int]:
-    """A runner's loop, in one thread: claim, settle, until a look confirms that nothing is due."""
+    """The loop of a runner in one thread: claim and settle until no job is due."""
     database = Database(url)
     ids: list[int] = []
     while True:

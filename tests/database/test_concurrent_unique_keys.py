@@ -1,4 +1,4 @@
-"""Unique keys under load: processes and runners at once never leave two holders, and no newest payload is lost."""
+"""Unique keys under load: concurrent processes and runners never make two holders or lose the newest payload."""
 
 import itertools
 import multiprocessing
@@ -22,7 +22,7 @@ HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {HOLDE
 
 
 def work_once(database: Database, worker_id: str, outcome: Outcome) -> list[int]:
-    """Claim what is due and settle it; the numbers that were in the payloads."""
+    """Claim and settle the due jobs; return the numbers in their payloads."""
     batch = claim_jobs(database, 10, worker_id=worker_id)
     settle(database, make_settler(worker_id), [Settlement(job, outcome, 1) for job in batch], {})
     return [job.payload["n"] for job in batch]
@@ -30,8 +30,8 @@ def work_once(database: Database, worker_id: str, outcome: Outcome) -> list[int]
 
 @pytest.mark.parametrize("unique", ["until done", "while pending", "for 1d"])
 def test_many_processes_never_leave_two_holders(database: Database, unique: str) -> None:
-    """While they enqueue, keep and replace, a runner takes the jobs from under their feet, and gives some back."""
-    database.close()  # nothing open crosses the forks
+    """They enqueue, keep and replace jobs while a runner claims them and releases some."""
+    database.close()  # no open connection crosses the forks
     processes = [FORK.Process(target=enqueue_often, args=(unique, way)) for way in ("keep", "replace") * 2]
     for each in processes:
         each.start()
@@ -44,11 +44,11 @@ def test_many_processes_never_leave_two_holders(database: Database, unique: str)
 def enqueue_often(unique: str, on_conflict: str) -> None:
     for n in range(25):
         mayfly.enqueue("noop", {"n": n}, unique_key="key", unique=unique, on_conflict=on_conflict)
-    os._exit(0)  # pytest's own ending is not for us
+    os._exit(0)  # skips pytest's own exit handlers
 
 
 def while_any(processes: Sequence[BaseProcess]) -> Iterator[int]:
-    """Numbers, as long as one of them lives, and one more."""
+    """Numbers as long as one of them is alive, and one more."""
     numbers = itertools.count()
     while any(each.is_alive() for each in processes):
         yield next(numbers)
@@ -61,7 +61,7 @@ def watch(database: Database, number: int) -> int:
 
 
 def test_a_debounce_under_load_loses_no_newest_payload(database: Database) -> None:
-    """What runs is ever newer, and the newest runs: each payload was run, or a newer one in its place."""
+    """Payloads run in order, and the newest runs: each payload was run or replaced by a newer one."""
     ended = False
 
     def produce() -> list[int]:

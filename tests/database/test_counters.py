@@ -1,4 +1,4 @@
-"""Figures that only grow: each job and each cycle is counted once, whoever counts, and pruning takes nothing off."""
+"""Counters only grow: each job and each cycle is counted once by any host, and pruning subtracts nothing."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,10 +10,9 @@ from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.fleet.runners import EndedRunner, close_runner
 from mayfly.schema import metadata as tables
-from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count, Tally
-from mayfly.stats.history import NEVER_ENDED, SETTLED, count_cycles, read_cycles
-from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals, write_totals
+from mayfly.stats.history import NEVER_ENDED, SETTLED, count_cycles, read_counters, read_cycles
+from mayfly.stats.totals import STRAY_AGE, add_up_strays, add_up_totals, write_totals
 from tests.database.factories import CYCLE, in_threads, insert_runner, rows_of, run_sql
 from tests.factories import NOON
 
@@ -22,8 +21,8 @@ ONE: Tally = {DONE: Count(3, {1: 2, 5: 1}, {100: 3})}
 MORE: Tally = {DONE: Count(5, {1: 4, 5: 1}, {100: 3, 200: 2}), ("mail", "send", "dead"): Count(1, {}, {})}
 
 
-def test_what_was_added_up_is_counted_for_ever(database: Database) -> None:
-    """The cycle's totals may be pruned: not a job is missing."""
+def test_added_up_totals_stay_counted(database: Database) -> None:
+    """The totals of the cycle can be pruned without losing a job."""
     write(database, "worker-1", ONE)
     add_up(database)
 
@@ -32,8 +31,8 @@ def test_what_was_added_up_is_counted_for_ever(database: Database) -> None:
     assert database.read(read_counters) == ONE
 
 
-def test_what_is_not_added_up_yet_is_counted_too(database: Database) -> None:
-    """While the runner works, and no more than once when the cycle has added it up."""
+def test_totals_that_are_not_added_up_yet_are_counted_too(database: Database) -> None:
+    """While the runner works, and not again when the cycle has added it up."""
     write(database, "worker-1", ONE)
     before = database.read(read_counters)
 
@@ -63,35 +62,35 @@ def test_cycles_are_counted_together(database: Database) -> None:
 
 
 def test_a_runner_that_outlives_its_cycle_is_counted_once(database: Database) -> None:
-    """Its figures are its own until it ends: it writes them anew, with what it had before."""
+    """Its figures stay its own until it ends: it rewrites them, including earlier ones."""
     insert_runner(database, "worker-1")
     write(database, "worker-1", ONE)
-    told = add_up(database)
+    added = add_up(database)
     write(database, "worker-1", MORE)
     add_up(database)
 
-    assert told == ONE
+    assert added == ONE
     assert database.read(read_counters) == MORE
 
     database.run(lambda connection: close_runner(connection, "worker-1", EndedRunner("ok"), NOON))
-    later = instant(CYCLE) + STRAYS + timedelta(seconds=1)
+    later = instant(CYCLE) + STRAY_AGE + timedelta(seconds=1)
     database.run(lambda connection: add_up_strays(connection, later))
 
     assert database.read(read_counters) == MORE
     assert {row.worker_id for row in rows_of(database, tables.totals)} == {""}
 
 
-def test_a_cycle_that_may_still_be_at_work_is_left_to_its_dispatcher(database: Database) -> None:
-    """It writes its own figures anew as well."""
+def test_a_cycle_that_may_still_run_is_left_to_its_dispatcher(database: Database) -> None:
+    """It rewrites its own figures too."""
     write(database, f"dispatcher-{CYCLE}", ONE)
 
-    database.run(lambda connection: add_up_strays(connection, instant(CYCLE) + STRAYS))
+    database.run(lambda connection: add_up_strays(connection, instant(CYCLE) + STRAY_AGE))
 
     assert {row.worker_id for row in rows_of(database, tables.totals)} == {f"dispatcher-{CYCLE}"}
 
 
 def test_hosts_that_add_up_at_once_lose_nothing(database: Database, migrated_url: str) -> None:
-    """Not even where both bring a type that nobody has counted yet."""
+    """Not even if both count a new type."""
     hosts = [Database(migrated_url) for _ in range(4)]
     for number in range(len(hosts)):
         write(database, f"worker-{number}", ONE, CYCLE + number)
@@ -106,8 +105,8 @@ def test_hosts_that_add_up_at_once_lose_nothing(database: Database, migrated_url
 # --- cycles -----------------------------------------------------------------------------------------------
 
 
-def test_cycles_that_are_pruned_stay_counted(database: Database) -> None:
-    """By host and exit code, with all that is told of them."""
+def test_pruned_cycles_stay_counted(database: Database) -> None:
+    """By host and exit code, with all their figures."""
     for minute in range(3):
         cycle(database, minute, "a", exit_code=0, spawned=2, duration_ms=100, repeated=1)
     cycle(database, 3, "a", exit_code=2)
@@ -124,8 +123,8 @@ def test_cycles_that_are_pruned_stay_counted(database: Database) -> None:
     assert good.last_at == NOON + timedelta(minutes=2)
 
 
-def test_a_cycle_is_counted_once_however_often_it_is_carried_over(database: Database) -> None:
-    """Also those that came in between, also by several hosts."""
+def test_a_cycle_is_counted_once_however_often_cycles_are_counted(database: Database) -> None:
+    """Also cycles in between, also by several hosts."""
     for minute in (0, 30):
         cycle(database, minute, "a", exit_code=0)
         for _ in range(2):
@@ -134,8 +133,8 @@ def test_a_cycle_is_counted_once_however_often_it_is_carried_over(database: Data
         assert counted(database) == {("a", 0): 1 if minute == 0 else 2}
 
 
-def test_a_cycle_that_goes_on_is_not_counted_yet(database: Database) -> None:
-    """Nobody knows its exit code; one that never ends is counted as that."""
+def test_a_running_cycle_is_not_counted_yet(database: Database) -> None:
+    """Its exit code is unknown; one that never ends is counted as such."""
     database.run(lambda connection: open_cycle(connection, milliseconds(NOON), "a", NOON))
     now = counted(database)
 
@@ -145,8 +144,8 @@ def test_a_cycle_that_goes_on_is_not_counted_yet(database: Database) -> None:
     assert counted(database) == {("a", NEVER_ENDED): 1}
 
 
-def test_hosts_that_carry_over_at_once_count_once(database: Database, migrated_url: str) -> None:
-    """The lock's row lets one after the other."""
+def test_hosts_that_count_cycles_at_once_count_each_once(database: Database, migrated_url: str) -> None:
+    """The row of the lock serialises them."""
     cycle(database, 0, "a", exit_code=0)
     hosts = [Database(migrated_url) for _ in range(4)]
 
@@ -157,15 +156,16 @@ def test_hosts_that_carry_over_at_once_count_once(database: Database, migrated_u
     assert counted(database) == {("a", 0): 1}
 
 
-@pytest.mark.parametrize(("days", "left"), [(91, set()), (89, {"gone"})])
-def test_a_host_that_is_long_gone_is_forgotten(database: Database, days: int, left: set[str]) -> None:
-    """After as many days as cycles are kept."""
-    cycle(database, 0, "gone", exit_code=0)
+@pytest.mark.parametrize(("hours", "left"), [(23, {"gone", "here"}), (25, {"here"})])
+def test_a_host_that_is_silent_for_a_day_is_deleted(database: Database, hours: int, left: set[str]) -> None:
+    """All of its rows, and none of a host that is not silent: an old exit code of it stays counted."""
+    for minute, host, exit_code in ((0, "gone", 0), (1, "gone", 1), (2, "here", 1), (3 + 60 * 22, "here", 0)):
+        cycle(database, minute, host, exit_code=exit_code)
     count_at(database, NOON + timedelta(hours=1))
 
-    count_at(database, NOON + timedelta(days=days))
+    count_at(database, NOON + timedelta(hours=hours))
 
-    assert {host for host, _ in counted(database)} == left
+    assert counted(database) == {(host, code): 1 for host in left for code in (0, 1)}
 
 
 def write(database: Database, worker_id: str, tally: Tally, cycle_id: int = CYCLE) -> None:
@@ -173,7 +173,7 @@ def write(database: Database, worker_id: str, tally: Tally, cycle_id: int = CYCL
 
 
 def add_up(database: Database, cycle_id: int = CYCLE) -> Tally:
-    return database.run(lambda connection: add_up_totals(connection, cycle_id))
+    return database.run(lambda connection: add_up_totals(connection, cycle_id, NOON))
 
 
 def instant(cycle_id: int) -> datetime:
@@ -187,7 +187,7 @@ def cycle(database: Database, minute: int, host: str, **figures: int) -> None:
 
 
 def count_at(database: Database, now: datetime) -> None:
-    database.run(lambda connection: count_cycles(connection, now, keep_days=90))
+    database.run(lambda connection: count_cycles(connection, now))
 
 
 def counted(database: Database) -> dict[tuple[str, int], int]:

@@ -1,4 +1,4 @@
-"""What is wrong with a database is said in a sentence that tells what to do, and never with the password."""
+"""Database problems are reported with the remedy and without the password."""
 
 import socket
 import traceback
@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import make_url
 
 from mayfly.clock import monotonic
+from mayfly.db import dialects
 from mayfly.db.database import Database
-from mayfly.db.dialects import base
 from mayfly.errors import (
     BadDatabaseOption,
     DatabaseAway,
@@ -31,7 +31,7 @@ SECRET = "correct-horse"
 
 @servers_only
 def test_a_wrong_password_is_refused_and_not_shown(migrated_url: str) -> None:
-    """Neither the sentence nor anything that led to it has it."""
+    """Neither in the sentence nor in its causes."""
     wrong = make_url(migrated_url).set(password=SECRET)
 
     error = failure_of(wrong.render_as_string(hide_password=False))
@@ -44,7 +44,7 @@ def test_a_wrong_password_is_refused_and_not_shown(migrated_url: str) -> None:
 
 @servers_only
 def test_an_unknown_user_is_refused(migrated_url: str) -> None:
-    """The same sentence: which of the two is wrong is nobody's business."""
+    """With the same sentence, which does not show whether the user or the password is wrong."""
     wrong = make_url(migrated_url).set(username="nobody", password=SECRET)
 
     error = failure_of(wrong.render_as_string(hide_password=False))
@@ -65,8 +65,8 @@ def test_an_unknown_database_is_refused(migrated_url: str) -> None:
 
 
 @servers_only
-def test_a_server_that_is_not_there_is_away(migrated_url: str) -> None:
-    """Nobody listens on that port."""
+def test_a_server_that_refuses_connections_is_unreachable(migrated_url: str) -> None:
+    """No process listens on the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     wrong = make_url(migrated_url).set(port=port, password=SECRET)
@@ -74,15 +74,15 @@ def test_a_server_that_is_not_there_is_away(migrated_url: str) -> None:
     error = failure_of(wrong.render_as_string(hide_password=False))
 
     assert isinstance(error, DatabaseAway)
-    assert "Check that the server runs and that DATABASE_URL is right" in str(error)
+    assert "Check that the server runs and that DATABASE_URL is correct" in str(error)
     assert SECRET not in "".join(traceback.format_exception(error))
 
 
 @servers_only
-def test_a_server_that_does_not_answer_is_away(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the time that a statement has, and it is not asked again."""
-    monkeypatch.setattr(base, "CONNECT_SECONDS", 2)
-    monkeypatch.setattr(base, "STATEMENT_SECONDS", 2)
+def test_a_server_that_does_not_answer_is_unreachable(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the timeout of a statement, without a second attempt."""
+    monkeypatch.setattr(dialects, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(dialects, "STATEMENT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         silent = make_url(migrated_url).set(port=listener.getsockname()[1])
         started = monotonic()
@@ -96,8 +96,10 @@ def test_a_server_that_does_not_answer_is_away(migrated_url: str, monkeypatch: p
 
 @servers_only
 @pytest.mark.parametrize("opening", [Database, migrate], ids=["work", "migrate"])
-def test_an_option_that_the_driver_does_not_know_is_told(migrated_url: str, opening: Callable[[str], Any]) -> None:
-    """Whoever opens the database: it is a word in DATABASE_URL, and no mistake of ours."""
+def test_an_option_unknown_to_the_driver_is_an_error_of_the_url(
+    migrated_url: str, opening: Callable[[str], Any]
+) -> None:
+    """For every way to open the database: it is a mistake in DATABASE_URL, not a bug."""
     wrong = f"{migrated_url}?read_timeuot=3"
 
     with pytest.raises(BadDatabaseOption, match="read_timeuot"):
@@ -105,8 +107,8 @@ def test_an_option_that_the_driver_does_not_know_is_told(migrated_url: str, open
 
 
 @sqlite_only
-def test_an_option_that_the_driver_knows_is_taken(migrated_url: str) -> None:
-    """Except where we know better."""
+def test_an_option_known_to_the_driver_is_used(migrated_url: str) -> None:
+    """Except those that Mayfly sets itself."""
     database = Database(f"{migrated_url}?cached_statements=5&timeout=1&check_same_thread=true")
 
     assert database.read(lambda connection: connection.execute("PRAGMA busy_timeout").scalar()) == 10_000
@@ -118,8 +120,8 @@ def test_an_option_that_the_driver_knows_is_taken(migrated_url: str) -> None:
     [None, b"this is no database at all, but long enough to have been one" * 100],
     ids=["nowhere", "no file"],
 )
-def test_a_file_that_is_no_database_cannot_be_opened(tmp_path: Path, content: bytes | None) -> None:
-    """Or that is not there, in a directory that is not there either."""
+def test_a_file_that_is_not_a_database_cannot_be_opened(tmp_path: Path, content: bytes | None) -> None:
+    """Nor can one in a missing directory."""
     path = tmp_path / "nowhere" / "mayfly.db"
     if content is not None:
         path.parent.mkdir()
@@ -131,16 +133,16 @@ def test_a_file_that_is_no_database_cannot_be_opened(tmp_path: Path, content: by
     assert str(path) in str(error)
 
 
-def test_a_database_without_tables_says_what_to_run(database_url: str) -> None:
-    """A server's database never gets them by itself."""
+def test_a_database_without_tables_is_reported_with_the_command(database_url: str) -> None:
+    """Tables on a server are never created automatically."""
     error = failure_of(database_url)
 
     assert isinstance(error, SchemaMissing)
     assert "Run `mayfly migrate`" in str(error)
 
 
-def test_work_without_tables_says_the_same(database_url: str) -> None:
-    """Whoever did not ask for the version first learns it from the first statement."""
+def test_statements_without_tables_have_the_same_message(database_url: str) -> None:
+    """If the version was not checked first."""
     database = Database(database_url)
 
     with pytest.raises(SchemaMissing):
@@ -149,8 +151,8 @@ def test_work_without_tables_says_the_same(database_url: str) -> None:
     database.close()
 
 
-def test_a_migration_that_was_killed_looks_like_none(database_url: str) -> None:
-    """A table of versions without a version: the rest may be there or not."""
+def test_a_killed_migration_counts_as_none(database_url: str) -> None:
+    """The version table has no version; the other tables may or may not exist."""
     migrate(database_url)
     database = Database(database_url)
     run_sql(database, "DELETE FROM mayfly_version")
@@ -166,7 +168,7 @@ def test_a_migration_that_was_killed_looks_like_none(database_url: str) -> None:
 def test_another_version_of_the_schema_is_refused(
     database: Database, migrated_url: str, version: str, kind: type[DatabaseError], advice: str
 ) -> None:
-    """Both versions are named, and who has to move."""
+    """With both versions, and which of code and database must be updated."""
     run_sql(database, f"UPDATE mayfly_version SET version_num = '{version}'")
 
     error = failure_of(migrated_url)
@@ -177,7 +179,7 @@ def test_another_version_of_the_schema_is_refused(
 
 
 def failure_of(url: str) -> BaseException:
-    """What the first look of a cycle says of it."""
+    """The error of the first query of a cycle."""
     database = Database(url)
     try:
         with pytest.raises(DatabaseError) as caught:
@@ -188,7 +190,7 @@ def failure_of(url: str) -> BaseException:
 
 
 def calls_at(listener: socket.socket) -> int:
-    """The number of connection attempts that got no answer."""
+    """The number of connection attempts without an answer."""
     listener.setblocking(False)
     calls = 0
     with suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""What the fixtures promise: every test has a database to itself, and copies of a template are complete."""
+"""The fixtures: every test has its own database, and copies of a template are complete."""
 
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
@@ -14,12 +14,12 @@ def fill(url: str) -> None:
 
 
 def test_a_new_database_is_empty(database_url: str) -> None:
-    """No table is left from anyone."""
+    """It has no table."""
     assert inspect(create_engine(database_url, poolclass=NullPool)).get_table_names() == []
 
 
-def test_two_databases_are_apart(engine_name: str, databases: Databases, database_url: str) -> None:
-    """A table made in one is not in the other."""
+def test_two_databases_are_separate(engine_name: str, databases: Databases, database_url: str) -> None:
+    """A table created in one is not in the other."""
     run(database_url, TABLE)
 
     with databases.fresh(engine_name) as other:
@@ -27,7 +27,7 @@ def test_two_databases_are_apart(engine_name: str, databases: Databases, databas
 
 
 def test_a_copy_of_a_template_has_its_tables_and_rows(engine_name: str, databases: Databases) -> None:
-    """The second copy too, whatever was done to the first; generated columns included."""
+    """Also the second copy after changes to the first, including generated columns."""
     with databases.fresh(engine_name, fill) as first:
         run(first, "DROP TABLE thing")
 
@@ -35,8 +35,8 @@ def test_a_copy_of_a_template_has_its_tables_and_rows(engine_name: str, database
         assert run(second, "SELECT id, a, b FROM thing") == [(1, 41, 42)]
 
 
-def test_a_database_goes_even_if_a_transaction_is_open_in_it(engine_name: str, databases: Databases) -> None:
-    """A test that failed half-way does not block those after it."""
+def test_a_database_is_dropped_even_with_an_open_transaction(engine_name: str, databases: Databases) -> None:
+    """A failed test does not block the following ones."""
     with databases.fresh(engine_name, fill) as url:
         engine = create_engine(url, poolclass=NullPool)
         connection = engine.connect()

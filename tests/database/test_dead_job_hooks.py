@@ -1,4 +1,4 @@
-"""A death is announced before it is written, and told only when it is."""
+"""The hooks of a dead job are enqueued before its outcome is written, and called only after it is."""
 
 import pytest
 
@@ -13,8 +13,8 @@ from tests.factories import insert_row, make_job
 SETTINGS = load_settings().replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
 
 
-def test_each_hook_has_a_notice_of_its_own(database: Database) -> None:
-    """Due at once, in a lane that no application's jobs are in; said again, it is still one."""
+def test_each_hook_has_its_own_job(database: Database) -> None:
+    """Due at once, in a lane without jobs of applications; enqueued again, it is still one."""
     announce = announcer(SETTINGS, database)
     announce(make_job(id=7))
 
@@ -28,16 +28,16 @@ def test_each_hook_has_a_notice_of_its_own(database: Database) -> None:
     assert len(claim_jobs(database, lane="mayfly")) == 2
 
 
-def test_hooks_with_long_names_are_told_apart(database: Database) -> None:
-    """By the end of the name: a key has room for 190 characters."""
+def test_hooks_with_long_names_have_separate_keys(database: Database) -> None:
+    """By the end of the name: a key has at most 190 characters."""
     long = "a" * 200
     announcer(SETTINGS.replace(hooks_on_dead=(f"{long}:mail", f"{long}:chat")), database)(make_job())
 
     assert len(rows_of(database, jobs)) == 2
 
 
-def test_a_death_that_is_not_yet_written_is_waited_for(database: Database) -> None:
-    """The runner that announced it writes its outcomes together."""
+def test_a_hook_waits_until_the_outcome_is_written(database: Database) -> None:
+    """The runner writes its outcomes together."""
     job_id = insert_row(database)
     claim_jobs(database)
 
@@ -46,16 +46,16 @@ def test_a_death_that_is_not_yet_written_is_waited_for(database: Database) -> No
 
 
 @pytest.mark.parametrize("status", ["pending", "done", "cancelled"])
-def test_who_is_not_dead_is_not_told(database: Database, status: str) -> None:
-    """Its runner had lost it, or somebody has brought it back to life; or it is gone altogether."""
+def test_a_hook_is_not_called_for_a_job_that_is_not_dead(database: Database, status: str) -> None:
+    """Its runner lost its lease, an operator retried it, or it was pruned."""
     job_id = insert_row(database, status=status)
 
     assert read_dead(database, job_id) is None
     assert read_dead(database, job_id + 1) is None
 
 
-def test_who_is_dead_is_told_with_the_reason(database: Database) -> None:
-    """All that a handler would see of the job."""
+def test_a_hook_of_a_dead_job_gets_the_reason(database: Database) -> None:
+    """And everything that a handler sees of the job."""
     job_id = insert_row(database, type="mail", payload='{"to": "ann"}', group_key="campaign", max_attempts=3)
     change_job(database, job_id, status="dead", attempts=3, last_error="refused\n  in line 7")
 

@@ -1,7 +1,7 @@
-"""drain(): what is due is run in the test's own process, with the table as the only witness."""
+"""drain(): due jobs run in the process of the test, on a real table."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,11 +10,14 @@ from sqlalchemy import text
 
 from mayfly import Dead, Job, Retry, Snooze, enqueue, handler
 from mayfly.client import current_app
+from mayfly.clock import pin_offset
 from mayfly.db.database import Database
+from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
 from mayfly.queue.outcome import Outcome
 from mayfly.schema.metadata import attempts, totals
 from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
+from runner.claims import Claims
 from runner.invoke import PayloadError
 from tests.database.factories import change_job, rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row, make_clock
@@ -30,7 +33,7 @@ def fresh(migrated_url: str) -> Iterator[FreshDatabase]:
 
 @pytest.fixture
 def calls() -> list[str]:
-    """What the handler `note` was called with; `stumble` fails so many times."""
+    """The arguments of the handler `note`; `stumble` fails a given number of times."""
     noted: list[str] = []
 
     @handler("note")
@@ -47,8 +50,8 @@ def calls() -> list[str]:
     return noted
 
 
-def test_what_is_due_is_run_and_settled(calls: list[str], database: Database) -> None:
-    """As a runner does it: the row, the totals and the answer agree."""
+def test_due_jobs_are_run_and_settled(calls: list[str], database: Database) -> None:
+    """As in a runner: the row, the totals and the returned outcomes agree."""
     ids = [enqueue("note", {"text": each}) for each in ("a", "b")]
     later = enqueue("note", {"text": "later"}, delay=60)
 
@@ -61,8 +64,8 @@ def test_what_is_due_is_run_and_settled(calls: list[str], database: Database) ->
     assert len(drain()) == 0
 
 
-def test_the_order_is_always_the_same(calls: list[str]) -> None:
-    """Lane by lane, within one by priority, then by when it was due; what a job enqueues may come next."""
+def test_the_order_is_deterministic(calls: list[str]) -> None:
+    """Lane by lane, then by priority and run_at; a job enqueued meanwhile may come next."""
 
     @handler("urge", lane="a")
     def urge(_job: Job) -> None:
@@ -78,11 +81,11 @@ def test_the_order_is_always_the_same(calls: list[str]) -> None:
     assert calls == ["0 2", "urgent", "1 1", "1 3", "2 0", "b"]
 
 
-def test_what_jobs_enqueue_is_run_too(calls: list[str]) -> None:
-    """In whichever lane, also before the one that is just drained."""
+def test_jobs_enqueued_by_jobs_are_run_too(calls: list[str]) -> None:
+    """In any lane, also before the current one."""
 
     @handler("breed", lane="z")
-    def breed(_job: Job) -> None:
+    def enqueue_children(_job: Job) -> None:
         enqueue("note", {"text": "child"}, lane="a")
 
     enqueue("breed")
@@ -90,8 +93,8 @@ def test_what_jobs_enqueue_is_run_too(calls: list[str]) -> None:
     assert (drain().outcomes, calls) == ({"done": 2}, ["child"])
 
 
-def test_lanes_can_be_chosen(calls: list[str]) -> None:
-    """The others are left alone, and so is their clock."""
+def test_lanes_can_be_selected(calls: list[str]) -> None:
+    """Other lanes are left alone, and so is their clock."""
     for lane in ("a", "b"):
         enqueue("note", {"text": lane}, lane=lane)
     enqueue("note", {"text": "c"}, lane="c", delay=60)
@@ -102,7 +105,7 @@ def test_lanes_can_be_chosen(calls: list[str]) -> None:
 
 
 def test_an_error_ends_the_drain_and_is_raised(calls: list[str], database: Database) -> None:
-    """The job is settled all the same: with one attempt spent, and due after the backoff."""
+    """The job is settled: an attempt is used, and it is due after the backoff."""
     job_id = enqueue("stumble", {"times": 1}, lane="a")
     enqueue("note", {"text": "not reached"}, lane="b")
 
@@ -118,7 +121,7 @@ def test_an_error_ends_the_drain_and_is_raised(calls: list[str], database: Datab
 
 
 def test_errors_can_be_reported_instead(calls: list[str]) -> None:
-    """All that is due is run, and what failed is told."""
+    """All due jobs are run, and the failures are returned."""
     enqueue("stumble", {"times": 1})
     enqueue("note", {"text": "reached"}, lane="z")
 
@@ -130,11 +133,11 @@ def test_errors_can_be_reported_instead(calls: list[str]) -> None:
     assert isinstance(failure.error, ConnectionError)
 
 
-def test_what_a_handler_raises_to_steer_is_no_error(database: Database) -> None:
-    """It is counted, and the row says the rest."""
+def test_a_control_exception_is_no_error(database: Database) -> None:
+    """It is counted, and the row has the outcome."""
 
     @handler("steer")
-    def steer(job: Job) -> None:
+    def control(job: Job) -> None:
         raise {"retry": Retry("busy", after=60), "snooze": Snooze(after=60), "dead": Dead("gone")}[job.payload["how"]]
 
     ids = [enqueue("steer", {"how": each}) for each in ("retry", "snooze", "dead")]
@@ -149,8 +152,8 @@ def test_what_a_handler_raises_to_steer_is_no_error(database: Database) -> None:
     ]
 
 
-def test_time_can_be_moved_on_to_whatever_is_due(calls: list[str], database: Database) -> None:
-    """Retries and delayed jobs in the order of their time, to the last; then the clock is as it was."""
+def test_time_can_be_moved_to_every_due_job(calls: list[str], database: Database) -> None:
+    """Retries and delayed jobs run in order of their time; then the clock is restored."""
     job_id = enqueue("stumble", {"times": 2})
     enqueue("note", {"text": "after 3 s"}, delay=3)
     enqueue("note", {"text": "tomorrow"}, delay=86_400)
@@ -164,8 +167,24 @@ def test_time_can_be_moved_on_to_whatever_is_due(calls: list[str], database: Dat
     assert current_app().database.clock.offset == before
 
 
-def test_time_can_be_moved_on_so_far_and_no_further(calls: list[str]) -> None:
-    """An hour has passed, to the second."""
+def test_a_job_that_falls_due_after_the_claim_is_run(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real time passes between an empty claim and the query for the next job."""
+    enqueue("note", {"text": "after 3 s"}, delay=3)
+    more = Claims.more
+
+    def slow_claim(claims: Claims, count: int) -> list[Job]:
+        batch = more(claims, count)
+        pin_offset(claims.database.clock.offset + timedelta(seconds=4))
+        return batch
+
+    monkeypatch.setattr(Claims, "more", slow_claim)
+    drain(advance=True)
+
+    assert calls == ["after 3 s"]
+
+
+def test_time_can_be_moved_by_a_limited_amount(calls: list[str]) -> None:
+    """By an hour, to the second."""
     for text_, delay in (("59 min", 59 * 60), ("61 min", 61 * 60)):
         enqueue("note", {"text": text_}, delay=delay)
 
@@ -174,8 +193,24 @@ def test_time_can_be_moved_on_so_far_and_no_further(calls: list[str]) -> None:
     assert calls == ["59 min"]
 
 
+def test_a_job_that_becomes_due_meanwhile_is_run(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the clock is moved to its run_at or gets there by itself after an empty claim."""
+    with freeze_time(NOON) as frozen:
+
+        def late_answer(run_at: Any) -> datetime:
+            frozen.tick(timedelta(seconds=2))
+            return utc_from_driver(run_at)
+
+        monkeypatch.setattr("mayfly.testing.run.utc_from_driver", late_answer)
+        enqueue("note", {"text": "after 1 s"}, delay=1)
+
+        drain(advance=AN_HOUR)
+
+    assert calls == ["after 1 s"]
+
+
 def test_retries_end_with_the_last_attempt(calls: list[str], database: Database) -> None:
-    """The whole life of a job that never succeeds, in an instant."""
+    """All attempts of a job that never succeeds run at once."""
     job_id = enqueue("stumble", {"times": 9})
 
     drained = drain(advance=True, raises=False)
@@ -185,8 +220,8 @@ def test_retries_end_with_the_last_attempt(calls: list[str], database: Database)
 
 
 @pytest.mark.parametrize("year", [1999, 2035])
-def test_freezegun_holds_the_queues_clock(year: int, calls: list[str]) -> None:
-    """Whether it is stopped in the past or in the future: jobs are due by it, and only it moves them."""
+def test_freezegun_freezes_the_clock_of_the_queue(year: int, calls: list[str]) -> None:
+    """In the past or in the future: jobs are due by the frozen time only."""
     with freeze_time(NOON.replace(year=year)) as frozen:
         enqueue("note", {"text": "now"})
         enqueue("note", {"text": "in an hour"}, delay=AN_HOUR)
@@ -202,21 +237,21 @@ def test_freezegun_holds_the_queues_clock(year: int, calls: list[str]) -> None:
     ]
 
 
-def test_rows_of_plain_sql_are_run(calls: list[str], database: Database) -> None:
-    """With the database's own time; one whose payload does not fit its model is an error here."""
+def test_rows_inserted_by_sql_are_run(calls: list[str], database: Database) -> None:
+    """With the database's own time; a payload that does not match its model is an error."""
     run_sql(database, """INSERT INTO mayfly_jobs (type, payload) VALUES ('note', '{"text": "plain"}')""")
     run_sql(
         database, "INSERT INTO mayfly_jobs (type, lane, payload) VALUES ('sleep', 'z', :text)", text='{"seconds":"x"}'
     )
 
-    with pytest.raises(PayloadError, match=r"the payload does not fit tests\.basic_handlers\.sleep: seconds: "):
+    with pytest.raises(PayloadError, match=r"the payload does not match tests\.basic_handlers\.sleep: seconds: "):
         drain()
 
     assert calls == ["plain"]
 
 
 def test_a_transaction_of_a_handler_commits_with_its_job(database: Database) -> None:
-    """Its rows, the jobs that it enqueued and `done`; or nothing of these."""
+    """Its rows, the jobs that it enqueued and `done`, or none of these."""
     target = insert_row(database, type="target", status="done")
 
     @handler("write")
@@ -238,8 +273,8 @@ def test_a_transaction_of_a_handler_commits_with_its_job(database: Database) -> 
     assert [job.status for job in enqueued_jobs("noop")] == ["done"]
 
 
-def test_a_job_that_killed_runners_before_is_run(calls: list[str], database: Database) -> None:
-    """Each job has a runner of its own here."""
+def test_a_job_that_crashed_runners_before_is_run(calls: list[str], database: Database) -> None:
+    """Each job has a fresh runner here."""
     for each in ("a", "b"):
         change_job(database, enqueue("note", {"text": each}), suspect=1, crashes=2)
 
@@ -248,25 +283,25 @@ def test_a_job_that_killed_runners_before_is_run(calls: list[str], database: Dat
     assert calls == ["a", "b"]
 
 
-def test_a_type_that_nobody_knows_is_an_error(database: Database) -> None:
-    """Or is reported, with an attempt spent as in a runner."""
+def test_an_unknown_type_is_an_error(database: Database) -> None:
+    """Or it is reported, and waits for the grace period as in a runner."""
     job_id = enqueue("noooop")
 
     with pytest.raises(UnknownHandler, match=r"No handler for type 'noooop'\. Did you mean 'noop'\?"):
         drain()
     drained = drain(advance=AN_HOUR, raises=False)
 
-    assert (drained.outcomes, get_row(database, job_id).status) == ({"failed": 3, "dead": 1}, "dead")
+    assert (drained.outcomes, get_row(database, job_id).status) == ({"snoozed": 19, "dead": 1}, "dead")
 
 
 def test_a_module_that_cannot_be_imported_is_an_error(
     migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
-    """At the first job that may be in it: a runner would give that back for ever."""
+    """At the first job that may need it: a runner would release that job again and again."""
     monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setenv("HANDLERS", "tests.basic_handlers,no_such_module")
     with using_database(migrated_url):
-        job_id = enqueue("whose")
+        job_id = enqueue("whose", lane="default", max_attempts=1)
 
         with pytest.raises(UnknownHandler, match="no_such_module cannot be imported: ModuleNotFoundError"):
             drain(raises=False)
@@ -274,11 +309,11 @@ def test_a_module_that_cannot_be_imported_is_an_error(
     assert (get_row(database, job_id).status, get_row(database, job_id).attempts) == ("pending", 0)
 
 
-def test_a_drain_without_end_is_ended(database: Database) -> None:
-    """With a sentence; the job that was next is as it was."""
+def test_an_endless_drain_is_stopped(database: Database) -> None:
+    """With a sentence; the next job is unchanged."""
 
     @handler("again")
-    def again(_job: Job) -> None:
+    def enqueue_itself(_job: Job) -> None:
         enqueue("again")
 
     enqueue("again")
@@ -290,16 +325,16 @@ def test_a_drain_without_end_is_ended(database: Database) -> None:
     assert [(job.status, job.attempts) for job in rest] == [("pending", 0)]
 
 
-HEARD: list[str] = []
+CALLS: list[str] = []
 
 
 def alarm(job: Job, outcome: Outcome) -> None:
-    HEARD.append(f"{job.type}: {outcome.error}")
+    CALLS.append(f"{job.type}: {outcome.error}")
 
 
-def test_deaths_are_told(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the jobs that HOOKS_ON_DEAD makes of them, in the same drain."""
-    HEARD.clear()
+def test_dead_jobs_call_their_hooks(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the jobs of HOOKS_ON_DEAD, in the same drain."""
+    CALLS.clear()
     monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setenv("HOOKS_ON_DEAD", f"{__name__}:alarm")
 
@@ -311,11 +346,13 @@ def test_deaths_are_told(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> 
         enqueue("die")
         drained = drain()
 
-    assert (drained.outcomes, HEARD) == ({"dead": 1, "done": 1}, ["die: gone"])
+    assert (drained.outcomes, CALLS) == ({"dead": 1, "done": 1}, ["die: gone"])
 
 
-def test_nobodys_real_jobs_are_run(migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
-    """Only a database that was given to the test is drained, or looked at."""
+def test_jobs_of_the_configured_database_are_not_run(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    """Only a database that was passed to the test is drained or queried."""
     monkeypatch.setenv("DATABASE_URL", migrated_url)
     monkeypatch.setattr("mayfly.client._apps", {})
     job_id = insert_row(database)
@@ -327,8 +364,8 @@ def test_nobodys_real_jobs_are_run(migrated_url: str, monkeypatch: pytest.Monkey
     assert get_row(database, job_id).status == "pending"
 
 
-def test_all_is_as_before_when_the_test_has_ended(migrated_url: str) -> None:
-    """What the process enqueues with, its clock, and the types that the test had declared."""
+def test_everything_is_restored_after_the_test(migrated_url: str) -> None:
+    """The app of the process, its clock, and the declared types."""
     app, clock = current_app(), make_clock(AN_HOUR)
     with using_database(migrated_url):
 
@@ -344,8 +381,8 @@ def test_all_is_as_before_when_the_test_has_ended(migrated_url: str) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_job_that_is_sliced_goes_on(database: Database, is_async: bool) -> None:
-    """From its checkpoint, in another run, until it is done; with its row as the witness."""
+def test_a_sliced_job_continues(database: Database, is_async: bool) -> None:
+    """From its checkpoint, in another run, until it is done."""
 
     def step(job: Job) -> list[int]:
         for row in range(job.state or 0, 5):

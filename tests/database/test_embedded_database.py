@@ -1,4 +1,4 @@
-"""A new SQLite file gets its tables by first use, however many processes use it first, and whoever is killed."""
+"""A new SQLite file gets its tables on first use, with concurrent processes and after a kill."""
 
 import multiprocessing
 import os
@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.event import listen, remove
 
-from mayfly.bootstrap import create_embedded
 from mayfly.db.database import Database
+from mayfly.schema import create_embedded
 from mayfly.schema.metadata import jobs
 from mayfly.schema.migrations import migrate
 from mayfly.schema.tables import VERSION
@@ -31,8 +31,26 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/new/mayfly.db"
 
 
-def test_many_may_be_the_first(url: str) -> None:
-    """Each of them finds the tables, and each job is there."""
+def test_only_the_owner_may_read_a_new_file(url: str, tmp_path: Path) -> None:
+    """Also while it is in use, when there are two more files, and if `mayfly migrate` has created it."""
+    before = os.umask(0)
+    try:
+        create_embedded(url)
+        (tmp_path / "other").mkdir()
+        migrate(f"sqlite:///{tmp_path}/other/mayfly.db")
+        with closing(Database(url)) as database:
+            database.once(lambda connection: connection.execute("DELETE FROM mayfly_jobs"))
+            found = {each.name: each.stat().st_mode & 0o777 for each in (tmp_path / "new").iterdir()}
+    finally:
+        os.umask(before)
+
+    assert found == dict.fromkeys(["mayfly.db", "mayfly.db-wal", "mayfly.db-shm"], 0o600)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "other/mayfly.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_concurrent_processes_can_create_the_tables(url: str) -> None:
+    """Each finds the tables, and each job is there."""
     together = FORK.Barrier(PROCESSES)
     running = [FORK.Process(target=use, args=(url, together.wait)) for _ in range(PROCESSES)]
     for each in running:
@@ -45,7 +63,7 @@ def test_many_may_be_the_first(url: str) -> None:
 
 
 def test_a_reader_does_not_break_the_first_migration(url: str, tmp_path: Path) -> None:
-    """A new file is not in WAL mode yet, so its first COMMIT has to wait for those who read at that moment."""
+    """A new file is not in WAL mode yet, so its first COMMIT waits for readers."""
     (tmp_path / "new").mkdir()
     path = url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path, check_same_thread=False)) as reader:
@@ -66,8 +84,8 @@ def test_a_reader_does_not_break_the_first_migration(url: str, tmp_path: Path) -
     assert versions == (None, VERSION)
 
 
-def test_a_first_use_that_was_killed_is_made_up_for(url: str) -> None:
-    """Wherever it was killed, the next one has a whole database, and nobody has to mend it by hand."""
+def test_a_killed_first_use_is_repaired_by_the_next(url: str) -> None:
+    """Wherever it was killed, the next process gets a complete database without manual repair."""
     exits = []
     for statement in range(1, 70, 5):
         child = FORK.Process(target=use_until, args=(url, statement))
@@ -81,8 +99,8 @@ def test_a_first_use_that_was_killed_is_made_up_for(url: str) -> None:
     assert len(rows_in(url)) == exits.count(0) + 1
 
 
-def test_the_file_is_kept_with_a_log_ahead(url: str) -> None:
-    """So that those who look do not wait for those who write; also if somebody has restored it from a copy."""
+def test_the_file_is_in_wal_mode(url: str) -> None:
+    """So readers do not wait for writers; also after it was restored from a copy."""
     use(url)
     path = url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as connection:
@@ -95,7 +113,7 @@ def test_the_file_is_kept_with_a_log_ahead(url: str) -> None:
 
 
 def use(url: str, before: Callable[[], Any] = lambda: None) -> None:
-    """As every process begins: open, and create what is missing."""
+    """As every process starts: open, and create what is missing."""
     before()
     create_embedded(url)
     database = Database(url)

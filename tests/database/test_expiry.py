@@ -1,4 +1,4 @@
-"""`expires_at`: a job that was not started by then is cancelled; one that was started in time no longer expires."""
+"""`expires_at`: a job that was not started by then is cancelled; one that was started no longer expires."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def fresh(migrated_url: str) -> Iterator[FreshDatabase]:
 
 @pytest.fixture
 def calls() -> list[int]:
-    """The attempts of the handlers `stumble`, which fails once, and `doze`, which asks once for more time."""
+    """The attempts of the handlers `stumble`, which fails once, and `doze`, which snoozes once."""
     noted: list[int] = []
 
     @handler("stumble")
@@ -52,8 +52,8 @@ def insert_expired(database: Database, **columns: Any) -> int:
 
 
 def test_a_job_that_was_not_started_in_time_is_cancelled(database: Database) -> None:
-    """With the reason, counted as cancelled; no attempt is spent and none is noted. Its lane mates run."""
-    late, mate = insert_expired(database), insert_row(database)
+    """With the reason; no attempt is used or recorded. Other jobs of its lane run."""
+    late, other = insert_expired(database), insert_row(database)
 
     drained = drain()
 
@@ -62,7 +62,7 @@ def test_a_job_that_was_not_started_in_time_is_cancelled(database: Database) -> 
     assert (row.status, row.attempts, row.claims, row.started_at) == ("cancelled", 0, 1, None)
     assert row.last_error == f"expired: not started by {row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     assert row.finished_at is not None
-    assert get_row(database, mate).status == "done"
+    assert get_row(database, other).status == "done"
     assert rows_of(database, attempts) == []
     assert {each.outcome: each.jobs for each in rows_of(database, totals)} == {"cancelled": 1, "done": 1}
 
@@ -85,8 +85,8 @@ def test_a_retry_does_not_expire(calls: list[int], database: Database) -> None:
     assert get_row(database, job).status == "done"
 
 
-def test_a_job_that_snoozed_does_not_expire(calls: list[int], database: Database) -> None:
-    """Its attempt was given back, and yet it has been started."""
+def test_a_snoozed_job_does_not_expire(calls: list[int], database: Database) -> None:
+    """It has used no attempt, but it was started."""
     job = enqueue("doze", expires_in=60)
 
     drained = drain(advance=True)
@@ -95,8 +95,8 @@ def test_a_job_that_snoozed_does_not_expire(calls: list[int], database: Database
     assert get_row(database, job).status == "done"
 
 
-def test_a_job_that_was_given_back_after_a_start_does_not_expire(database: Database) -> None:
-    """Started by one runner, claimed and never started by the next: the third still runs it."""
+def test_a_job_released_after_its_start_does_not_expire(database: Database) -> None:
+    """Started by one runner and released unstarted by the next, it is run by the third."""
     job = insert_expired(database, started_at=database.clock.now() - 2 * A_MINUTE)
     [claimed] = claim_jobs(database)
     settle(database, make_settler(), [Settlement(claimed, RELEASED)], {})
@@ -107,7 +107,7 @@ def test_a_job_that_was_given_back_after_a_start_does_not_expire(database: Datab
 
 
 def test_a_suspect_does_not_expire(database: Database) -> None:
-    """Its runner died over it: it had been started, or nobody knows better."""
+    """Its runner died, so it may have been started."""
     job = insert_expired(database, suspect=1)
 
     drain()
@@ -115,8 +115,8 @@ def test_a_suspect_does_not_expire(database: Database) -> None:
     assert get_row(database, job).status == "done"
 
 
-def test_a_job_that_was_given_back_unstarted_expires(database: Database) -> None:
-    """To be claimed is not to be started."""
+def test_a_job_released_before_its_start_expires(database: Database) -> None:
+    """A claim is not a start."""
     job = insert_expired(database)
     [claimed] = claim_jobs(database)
     settle(database, make_settler(), [Settlement(claimed, RELEASED)], {})
@@ -126,19 +126,19 @@ def test_a_job_that_was_given_back_unstarted_expires(database: Database) -> None
     assert get_row(database, job).status == "cancelled"
 
 
-def test_a_claim_tells_what_its_jobs_expire_by(database: Database) -> None:
-    """And nothing of those that have no term."""
+def test_a_claim_returns_the_expiry_of_its_jobs(database: Database) -> None:
+    """None for jobs without one."""
     until = database.clock.now() + A_MINUTE
     insert_row(database, expires_at=until)
     insert_row(database)
 
     timed, plain = claim_jobs(database)
 
-    assert timed.special is not None
-    assert (timed.special.expires_at, plain.special) == (until, None)
+    assert timed.rare_fields is not None
+    assert (timed.rare_fields.expires_at, plain.rare_fields) == (until, None)
 
 
-def test_an_expired_job_sets_its_key_free(database: Database) -> None:
+def test_an_expired_job_frees_its_key(database: Database) -> None:
     job = insert_expired(database, unique_key="key")
 
     drain()
@@ -147,7 +147,7 @@ def test_an_expired_job_sets_its_key_free(database: Database) -> None:
 
 
 def test_an_expiry_can_be_tested_with_a_frozen_clock(database: Database) -> None:
-    """As users of mayfly.testing do; a key that is held for a time goes by the same clock."""
+    """As with mayfly.testing; the period of a unique key uses the same clock."""
     with freeze_time(NOON) as frozen, pinned_offset():
         job = enqueue("noop", expires_in=60, unique_key="key", unique="for 1h")
         again = enqueue("noop", unique_key="key")
@@ -162,8 +162,8 @@ def test_an_expiry_can_be_tested_with_a_frozen_clock(database: Database) -> None
     assert get_row(database, job).last_error == "expired: not started by 2026-05-04 12:01:00 UTC"
 
 
-def test_times_are_kept_in_utc_and_by_the_databases_clock(database: Database) -> None:
-    """One by one and many at once."""
+def test_expiry_is_stored_in_utc_by_the_clock_of_the_database(database: Database) -> None:
+    """By enqueue and by enqueue_many."""
     at = (host_now() + timedelta(days=1)).replace(microsecond=654321).astimezone()
     enqueue("noop", expires_at=at)
     enqueue_many([{"type": "noop", "expires_at": at}, {"type": "noop", "expires_in": timedelta(hours=1)}])
@@ -175,7 +175,7 @@ def test_times_are_kept_in_utc_and_by_the_databases_clock(database: Database) ->
 
 @sqlite_only
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             {"expires_at": datetime(2020, 1, 1, tzinfo=UTC)},
@@ -193,9 +193,9 @@ def test_times_are_kept_in_utc_and_by_the_databases_clock(database: Database) ->
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )
-def test_a_term_that_nobody_could_keep_is_refused(arguments: dict[str, Any], said: str) -> None:
-    """With what is wrong about it."""
-    with pytest.raises(BadField, match=f"^{said}"):
+def test_an_invalid_expiry_is_refused(arguments: dict[str, Any], message: str) -> None:
+    """The sentence names the mistake."""
+    with pytest.raises(BadField, match=f"^{message}"):
         enqueue("noop", **arguments)
 
 

@@ -1,4 +1,4 @@
-"""A job of some group costs what any other does, unless a batch or a chain waits for its end."""
+"""A job with a group costs no more than any other, unless a batch or a chain waits for its end."""
 
 import pytest
 
@@ -6,14 +6,12 @@ import mayfly
 from mayfly import batch, chain
 from mayfly.db.database import Database
 from mayfly.job import Job
-from mayfly.log import silent_log
 from mayfly.queue import followups
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
-from runner.settle_buffer import SettleBuffer
-from tests.database.factories import make_claims, make_settler, rows_of
-from tests.statement_recorder import recorded
+from tests.database.factories import make_buffer, make_claims, make_settler, rows_of
+from tests.statement_recorder import recorded_statements
 
 pytestmark = pytest.mark.usefixtures("app")
 
@@ -22,12 +20,12 @@ def claim_by_type(database: Database) -> dict[str, Job]:
     return {job.type: job for job in make_claims(database).next()}
 
 
-def looks(sent: list[str]) -> list[str]:
+def followup_queries(sent: list[str]) -> list[str]:
     return [each for each in sent if "mayfly_batches" in each or "mayfly_chains" in each]
 
 
-def test_those_that_something_waits_for_are_known_by_their_claim(database: Database) -> None:
-    """Children of open batches, be these sealed or not, and steps of chains, whatever their group; nobody else."""
+def test_a_claim_marks_jobs_that_a_batch_or_chain_waits_for(database: Database) -> None:
+    """Children of open batches, sealed or not, and steps of chains with any group; no other job."""
     with batch("campaign"):
         mayfly.enqueue("child")
         chain("step of the batch", "next")
@@ -42,50 +40,50 @@ def test_those_that_something_waits_for_are_known_by_their_claim(database: Datab
     }  # fmt: skip
 
 
-def test_plain_groups_cost_one_look_a_claim_and_none_a_settlement(database: Database) -> None:
-    """Even while a batch is open elsewhere."""
+def test_plain_groups_cost_one_query_per_claim_and_none_per_settlement(database: Database) -> None:
+    """Even while another batch is open."""
     with batch("campaign"):
         mayfly.enqueue("child", lane="elsewhere")
     mayfly.enqueue_many([{"type": "plain", "group_key": "customer-7"}] * 3)
     claims = make_claims(database)
 
-    with recorded() as claiming:
+    with recorded_statements() as claiming:
         claimed = claims.next()
-    with recorded() as settling:
+    with recorded_statements() as settling:
         settle(database, make_settler(), [Settlement(job, DONE, 1) for job in claimed], {})
 
-    assert (len(claimed), len(looks(claiming)), looks(settling)) == (3, 1, [])
+    assert (len(claimed), len(followup_queries(claiming)), followup_queries(settling)) == (3, 1, [])
 
 
 @pytest.mark.parametrize("group_key", [None, "schedule:nightly"])
 def test_jobs_without_a_group_and_those_of_schedules_cost_nothing(database: Database, group_key: str | None) -> None:
-    """No statement more, neither when they are claimed nor when they are settled."""
+    """They need no additional statement, neither when claimed nor when settled."""
     mayfly.enqueue("plain", group_key=group_key)
     claims = make_claims(database)
 
-    with recorded() as sent:
+    with recorded_statements() as sent:
         [job] = claims.next()
         settle(database, make_settler(), [Settlement(job, DONE, 1)], {})
 
-    assert looks(sent) == []
+    assert followup_queries(sent) == []
 
 
-def test_what_is_done_at_once_is_one_statement_in_a_group_too(database: Database) -> None:
-    """ack="each"."""
+def test_an_immediate_outcome_is_one_statement_in_a_group_too(database: Database) -> None:
+    """With ack="each"."""
     mayfly.enqueue("plain", group_key="customer-7")
-    outbox = SettleBuffer(database, make_settler(), silent_log())
+    outbox = make_buffer(database)
     [job] = make_claims(database).next()
 
-    with recorded() as sent:
+    with recorded_statements() as sent:
         outbox.add(Settlement(job, DONE, 1), commit_now=True)
 
     assert len(sent) == 1 + (database.dialect.name == "sqlite")  # which begins a transaction for it
 
 
-def test_where_very_many_batches_are_open_every_group_may_be_one(
+def test_with_very_many_open_batches_every_group_may_be_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child of one that was not listed is not forgotten."""
+    """A child of a batch that was not listed is still found."""
     monkeypatch.setattr(followups, "MAX_BATCHES", 2)
     monkeypatch.setattr(followups, "AWAITING", followups.AWAITING.replace("LIMIT 100", "LIMIT 2"))
     for name in ("a", "b", "c"):

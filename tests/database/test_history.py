@@ -1,4 +1,4 @@
-"""Figures over time as they are kept and read: each job and cycle once, in its point, whoever has counted it."""
+"""Figures over time: each job and cycle is in exactly one point, whichever host counts it."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,11 +9,11 @@ from mayfly.admin.charts import PERIODS, ChartPoint, read_history, read_sparks
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS, Keep, prune
+from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS, prune
 from mayfly.stats.histograms import Count, Tally
 from mayfly.stats.history import SETTLED, count_cycles
 from mayfly.stats.totals import add_up_totals, write_totals
-from tests.database.factories import in_threads, run_sql
+from tests.database.factories import in_threads, retention, run_sql
 from tests.factories import NOON
 
 NOW = NOON + timedelta(minutes=30)
@@ -24,8 +24,8 @@ ONE: Tally = {
 }
 
 
-def test_a_job_is_in_its_point_from_the_time_it_is_counted(database: Database) -> None:
-    """While its runner works, and no more than once when the cycle has added it up."""
+def test_a_job_is_in_its_point_as_soon_as_it_is_counted(database: Database) -> None:
+    """While its runner works, and not twice when the cycle has added it up."""
     write(database, ago(minutes=5), ONE, "worker-1")
     before = points(database, "1h")
     add_up(database, ago(minutes=5))
@@ -39,8 +39,8 @@ def test_a_job_is_in_its_point_from_the_time_it_is_counted(database: Database) -
 
 
 @pytest.mark.parametrize(("period", "shown"), [("1h", 1), ("24h", 2), ("7d", 3), ("30d", 4)])
-def test_each_period_goes_back_as_far_as_it_says(database: Database, period: str, shown: int) -> None:
-    """And what is pruned among the totals is still in it."""
+def test_each_period_goes_back_as_far_as_its_name(database: Database, period: str, shown: int) -> None:
+    """Including pruned totals."""
     for age in (timedelta(minutes=50), timedelta(hours=23), timedelta(days=6), timedelta(days=29)):
         write(database, NOW - age, ONE, "worker-1")
         add_up(database, NOW - age)
@@ -50,7 +50,7 @@ def test_each_period_goes_back_as_far_as_it_says(database: Database, period: str
 
 
 def test_hosts_that_add_up_at_once_lose_nothing(database: Database, migrated_url: str) -> None:
-    """Of one minute, which nobody has counted yet."""
+    """In a minute without any figures yet."""
     hosts = [Database(migrated_url) for _ in range(4)]
     times = [ago(minutes=5) + timedelta(milliseconds=number) for number in range(len(hosts))]
     for at in times:
@@ -65,12 +65,12 @@ def test_hosts_that_add_up_at_once_lose_nothing(database: Database, migrated_url
 
 @pytest.mark.parametrize("carried_over", [False, True])
 def test_cycles_are_in_their_points(database: Database, carried_over: bool) -> None:
-    """Before they are carried over and afterwards, when they may be pruned."""
+    """Before and after they are counted, when they can be pruned."""
     for minute, second, took in ((20, 1, 900), (20, 2, 1800), (21, 1, 70_000)):
         cycle(database, ago(minutes=minute, seconds=-second), "a", took)
     if carried_over:
         for _ in range(2):
-            database.run(lambda connection: count_cycles(connection, NOW, keep_days=90))
+            database.run(lambda connection: count_cycles(connection, NOW))
         run_sql(database, "DELETE FROM mayfly_cycles")
 
     found = [each for each in points(database, "1h") if each.cycles]
@@ -81,40 +81,40 @@ def test_cycles_are_in_their_points(database: Database, carried_over: bool) -> N
     ]
 
 
-def test_a_cycle_that_goes_on_is_not_there_yet(database: Database) -> None:
-    """Nobody knows how long it will take; nor does one that was killed ever have a duration."""
+def test_a_running_cycle_is_not_included(database: Database) -> None:
+    """Its duration is unknown; a killed one never has a duration."""
     at = ago(minutes=20)
     database.run(lambda connection: open_cycle(connection, milliseconds(at), "a", at))
-    database.run(lambda connection: count_cycles(connection, NOW + SETTLED, keep_days=90))
+    database.run(lambda connection: count_cycles(connection, NOW + SETTLED))
 
     assert not any(each.cycles for each in points(database, "1h"))
 
 
-def test_a_day_of_idle_cycles_is_carried_over_without_what_no_chart_shows(database: Database) -> None:
-    """Idle minutes leave that to the first busy one."""
+def test_a_day_of_idle_cycles_is_counted_without_old_short_spans(database: Database) -> None:
+    """Idle minutes leave the counting to the first busy one."""
     for hours in (20, 40):
         cycle(database, ago(hours=hours), "a", 50)
 
-    database.run(lambda connection: count_cycles(connection, NOW, keep_days=90))
+    database.run(lambda connection: count_cycles(connection, NOW))
 
     assert spans(database) == {(QUARTER, 1), (TWO_HOURS, 2), (EIGHT_HOURS, 2)}
 
 
-def test_short_spans_are_pruned_when_no_chart_shows_them(database: Database) -> None:
-    """By whole days; long ones are kept as cycles are."""
+def test_short_spans_are_pruned_when_no_chart_needs_them(database: Database) -> None:
+    """By whole days; long spans are kept as long as cycles."""
     now = database.clock.now()
     for days in (0, 3, 100):
         at = now - timedelta(days=days)
         write(database, at, {DONE: Count(1)}, "worker-1")
         add_up(database, at)
 
-    prune(database, Keep())
+    prune(database, retention())
 
     assert spans(database) == {(MINUTE, 1), (QUARTER, 1), (TWO_HOURS, 2), (EIGHT_HOURS, 2)}
 
 
-def test_a_database_without_a_past_has_empty_points(database: Database) -> None:
-    """As many as ever."""
+def test_a_database_without_history_has_empty_points(database: Database) -> None:
+    """The same number as always."""
     for name, period in PERIODS.items():
         history = database.read(partial(read_history, period=period, now=NOW))
 
@@ -122,8 +122,8 @@ def test_a_database_without_a_past_has_empty_points(database: Database) -> None:
         assert len(points(database, name)) == period.points
 
 
-def test_a_sparkline_has_what_each_lane_has_done(database: Database) -> None:
-    """In steps of two minutes, the newest last; of the last hour only."""
+def test_a_sparkline_has_the_done_jobs_of_each_lane(database: Database) -> None:
+    """In steps of two minutes, the newest last, for the last hour."""
     images = {("images", "resize", "done"): Count(4), ("images", "resize", "failed"): Count(9)}
     write(database, ago(minutes=0), ONE, "")
     write(database, ago(minutes=1), {("mail", "other", "done"): Count(5)}, "")
@@ -148,7 +148,7 @@ def write(database: Database, at: datetime, tally: Tally, worker_id: str) -> Non
 
 
 def add_up(database: Database, at: datetime) -> None:
-    database.run(lambda connection: add_up_totals(connection, milliseconds(at)))
+    database.run(lambda connection: add_up_totals(connection, milliseconds(at), at))
 
 
 def cycle(database: Database, at: datetime, host: str, took: int) -> None:
@@ -157,6 +157,6 @@ def cycle(database: Database, at: datetime, host: str, took: int) -> None:
 
 
 def spans(database: Database) -> set[tuple[int, int]]:
-    """Each span that is there, and how often."""
+    """Each span in the table, and how often."""
     counting = "SELECT span, COUNT(DISTINCT begins) FROM mayfly_history GROUP BY span"
     return {(int(span), int(number)) for span, number in database.read(lambda c: c.execute(counting).all())}

@@ -1,6 +1,6 @@
-"""However long the past is, the pages of figures read no more of it than they show.
+"""However long the history is, the pages of figures read only what they show.
 
-10,000 cycles and totals, 10,000 runners, a week of history.
+10,000 cycles and totals, 10,000 runners, a week of history, 10,000 attempts of which ten failed.
 """
 
 from collections.abc import Iterator
@@ -10,74 +10,86 @@ import pytest
 from sqlalchemy import bindparam, text
 
 from mayfly.admin.charts import COUNTED, DEAD_BY_TYPE, DONE_BY_LANE, PERIODS
-from mayfly.admin.fleet import SINCE, ended_statement, list_ended
+from mayfly.admin.filters import newest_failures
+from mayfly.admin.fleet import SINCE, RunnerView, ended_source, list_ended
+from mayfly.admin.jobs import view_statement
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SPANS
 from mayfly.schema.column_types import UtcDateTime
-from tests.database.filled_databases import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
-from tests.database.query_plans import explained
+from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
+from tests.database.query_plans import query_plan
 from tests.databases import Databases
 from tests.sqlalchemy_engines import run
 
-PAST = 10_000
+MINUTES = 10_000
 
 
 @pytest.fixture(scope="module")
-def pasts(databases: Databases) -> Iterator[Crowds]:
-    with crowds_of(databases, fill) as opened:
+def filled_by_engine(databases: Databases) -> Iterator[FilledDatabases]:
+    with filled_databases(databases, fill) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def aged(request: pytest.FixtureRequest, pasts: Crowds) -> Database:
-    return pasts(request.param)
+def filled(request: pytest.FixtureRequest, filled_by_engine: FilledDatabases) -> Database:
+    return filled_by_engine(request.param)
 
 
 @pytest.mark.parametrize("name", sorted(PERIODS))
-def test_a_chart_reads_its_own_points(aged: Database, name: str) -> None:
-    """Of its own span, and nothing of the totals that are added up."""
+def test_a_chart_reads_only_its_own_points(filled: Database, name: str) -> None:
+    """Of its own span, and no totals that are added up."""
     period = PERIODS[name]
-    values = {"span": period.span, "since": period.begins(aged.clock.now())[0]}
+    values = {"span": period.span, "since": period.begins(filled.clock.now())[0]}
 
-    look = explained(aged, COUNTED, values)
+    plan = query_plan(filled, COUNTED, values)
 
-    assert (look.scans, look.sorts) == ((), False)
-    assert look.rows is None or look.rows <= period.points + 2
+    assert (plan.scans, plan.sorts) == ((), False)
+    assert plan.rows is None or plan.rows <= period.points + 2
 
 
-def test_the_last_hour_reads_no_older_cycle(aged: Database) -> None:
-    """Nor older totals: by their numbers, which are times."""
-    now = aged.clock.now()
+def test_the_last_hour_reads_no_older_cycle(filled: Database) -> None:
+    """Nor older totals: their ids are times."""
+    now = filled.clock.now()
     values = {"since": milliseconds(now - timedelta(hours=1))}
 
     for statement in (SINCE, DONE_BY_LANE, DEAD_BY_TYPE):
-        look = explained(aged, statement, values)
+        plan = query_plan(filled, statement, values)
 
-        assert look.scans == ()
-        assert look.rows is None or look.rows <= 61
+        assert plan.scans == ()
+        assert plan.rows is None or plan.rows <= 61
 
 
-def test_a_page_of_ended_runners_reads_itself_alone(aged: Database) -> None:
-    """The first page, and one in the middle: not all that are older, to sort them."""
-    page = aged.read(lambda connection: list_ended(connection, 50))
+def test_a_page_of_ended_runners_reads_only_its_rows(filled: Database) -> None:
+    """The first page, and one in the middle: older rows are not read for a sort."""
+    page = filled.read(lambda connection: list_ended(connection, 50))
     last = page[-1]
     values = {"size": 50, "at": last.finished_at, "lane": last.lane, "after": last.worker_id}
 
-    first = explained(aged, ended_statement(is_first=True), {"size": 50})
-    second = explained(aged, ended_statement(is_first=False), values)
+    first = query_plan(filled, view_statement(RunnerView, ended_source(is_first=True)), {"size": 50})
+    second = query_plan(filled, view_statement(RunnerView, ended_source(is_first=False)), values)
 
-    # MariaDB goes through the index from its end, and stops: to it that is a scan.
-    reads = ("mayfly_runners_live",) if aged.dialect.name != "mysql" else ()
-    for look in (first, second):
-        assert look.indexes[: len(reads)] == reads
-        assert look.rows is None or look.rows <= 60
+    # MariaDB reads the index from its end and stops, and calls that a scan.
+    reads = ("mayfly_runners_live",) if filled.dialect.name != "mysql" else ()
+    for plan in (first, second):
+        assert plan.indexes[: len(reads)] == reads
+        assert plan.rows is None or plan.rows <= 60
+
+
+def test_a_search_for_failures_reads_no_successes(filled: Database) -> None:
+    """However many successful attempts a lane keeps."""
+    statement = f"SELECT * FROM {newest_failures('job_id, fingerprint, finished_at', 100)} AS a"
+
+    plan = query_plan(filled, statement, {"since": filled.clock.now() - timedelta(days=30)})
+
+    assert (plan.scans, set(plan.indexes)) == ((), {"mayfly_attempts_age"})
+    assert plan.rows is None or plan.rows <= 12
 
 
 def fill(database: Database, engine_name: str) -> None:
-    """One a minute of each, back to a week ago."""
+    """One row of each per minute, back to a week ago."""
     now = database.clock.now()
-    last, numbers = milliseconds(now), SEQUENCES[engine_name].format(PAST)
+    last, numbers = milliseconds(now), SEQUENCES[engine_name].format(MINUTES)
     minute = f"{last} - n * CAST(60000 AS DECIMAL(9))"
     began = {
         "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', :now, '-' || n || ' minutes')",
@@ -89,6 +101,8 @@ def fill(database: Database, engine_name: str) -> None:
         f"INSERT INTO mayfly_cycles (id, host, started_at) SELECT {minute}, 'host', {began} FROM {numbers}",
         "INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits)"
         f" SELECT {minute}, 'default', 'noop', 'done', '', 1, '{{}}', '{{}}' FROM {numbers}",
+        "INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at)"
+        f" SELECT n, 1, 'w', CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'done' END, '', '', {began} FROM {numbers}",
         f"INSERT INTO mayfly_runners ({runner}) SELECT CAST(n AS CHAR(9)), {minute}, 'default', 'h', 'm', 1, 1,"
         f" {began}, {began}, {began} FROM {numbers}",
         *(
@@ -103,4 +117,5 @@ def fill(database: Database, engine_name: str) -> None:
         statement = text(each.replace('":', '"\\:'))
         bound = statement.bindparams(given) if ":now" in each else statement
         run(database, lambda connection, bound=bound: connection.execute(bound))  # type: ignore[misc]
-    analyse(database, engine_name, "mayfly_cycles", "mayfly_totals", "mayfly_runners", "mayfly_history")
+    filled = ("cycles", "totals", "attempts", "runners", "history")
+    analyse(database, engine_name, *(f"mayfly_{each}" for each in filled))

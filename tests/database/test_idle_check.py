@@ -1,4 +1,4 @@
-"""The idle check: it has a reason for a full cycle wherever a full cycle would find something to do."""
+"""The idle check: it finds a reason for a full cycle whenever a full cycle would have something to do."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -11,12 +11,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from sqlalchemy import Table, delete, insert, select, update
 
-from dispatcher.assign import read_plan
+from dispatcher.assign import LaneConditions, count_work, make_plan
 from dispatcher.cli import due_schedules
-from dispatcher.context import CycleContext
-from dispatcher.cycle import Cycle
+from dispatcher.context import CycleContext, take_lock
+from dispatcher.cycle import run_locked
+from dispatcher.full_cycle import FullCycle
 from dispatcher.idle import reasons
-from dispatcher.lock import take_lock
 from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
 from mayfly.db.connection import Connection, Result
 from mayfly.db.database import Database
@@ -27,7 +27,7 @@ from mayfly.log_messages import Level
 from mayfly.process.identity import this_host, this_process
 from mayfly.queue.count import find_lanes, finished_batches
 from mayfly.queue.options import JobValidator
-from mayfly.queue.prune import keep_from, prune
+from mayfly.queue.prune import prune
 from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
@@ -64,7 +64,7 @@ def finished_job(status: str, age: timedelta, **columns: Any) -> Row:
 
 
 def runner(**columns: Any) -> Row:
-    """One that is alive: this very process."""
+    """A live one: this process."""
     here, process = this_host("here"), this_process()
     return tables.runners, {
         "worker_id": "worker-1",
@@ -101,7 +101,7 @@ def attempt(age: timedelta) -> Row:
     return tables.attempts, {**failed, "finished_at": NOON - age}
 
 
-def deed(age: timedelta) -> Row:
+def audit_entry(age: timedelta) -> Row:
     done = {"done_by": "ann", "via": "terminal", "verb": "cancel", "subject": "1"}
     return tables.audit, {**done, "done_at": NOON - age}
 
@@ -116,7 +116,7 @@ def request(age: timedelta) -> Row:
 
 
 def batch(**columns: Any) -> Row:
-    """One that is open, and complete for all that is known of its jobs."""
+    """An open one, complete as far as its jobs are known."""
     return tables.batches, {"batch_key": "campaign", "created_at": NOON - DAY, "sealed_at": NOON - DAY, **columns}
 
 
@@ -135,7 +135,7 @@ def fill(database: Database, rows: list[Row], but: Table | None = None) -> None:
     run(database, work)
 
 
-# --- the idle check, and what a full cycle would find ---------------------------------------------------------
+# --- the idle check, and the work of a full cycle -------------------------------------------------------------
 
 
 def settings_for(url: str, home: Path, **others: str) -> Settings:
@@ -148,16 +148,17 @@ def found_reasons(settings: Settings) -> list[str]:
 
 
 def full_cycle_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iterator[str]:
-    """What a full cycle would plan, clear, rescue and prune. It prunes: ask nothing afterwards."""
+    """What a full cycle would plan, complete, rescue and prune. It really prunes, so call it last."""
     database = Database(url)
     database.set_clock(StoppedClock(NOON, 0.0))
     settings = settings_for(url, home, **variables)
     context = CycleContext(settings, database, silent_log(), home, monotonic())
-    counted, plan = read_plan(context)
+    counted = count_work(context)
+    plan = make_plan(context, counted, LaneConditions())
     lanes = database.read(lambda connection: find_lanes(connection))
     if counted.pending or plan.runners:
         yield "work"
-    if due_schedules(context).due:
+    if due_schedules(context)[0]:
         yield "schedules"
     if any(each.passed_over for each in counted.lanes.values()):
         yield "lanes that were passed over"
@@ -167,7 +168,7 @@ def full_cycle_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iter
         yield "lost jobs"
     if database.read(lambda connection: finished_batches(connection)):
         yield "batches that are over"
-    if prune(database, keep_from(settings)):
+    if prune(database, settings):
         yield "old rows"
     database.close()
 
@@ -178,9 +179,9 @@ IDLE: dict[str, list[Row]] = {
     "empty tables": [],
     "a delayed job": [job()],
     "finished jobs": [finished_job(status, DAY) for status in ("done", "dead", "cancelled")],
-    "dead jobs are kept for ever": [finished_job("dead", 1000 * DAY)],
+    "dead jobs without a retention": [finished_job("dead", 1000 * DAY)],
     "rows that are not old enough": [
-        cycle(89 * DAY), total(89 * DAY), attempt(89 * DAY), deed(360 * DAY), request(HOUR)
+        cycle(89 * DAY), total(89 * DAY), attempt(89 * DAY), audit_entry(360 * DAY), request(HOUR)
     ],
     "a job that is not old enough": [finished_job("done", 6 * DAY)],
     "a runner that ended": [runner(finished_at=NOON - HOUR)],
@@ -205,18 +206,18 @@ REASONS: dict[str, list[Row]] = {
     "an old runner": [runner(finished_at=NOON - 8 * DAY)],
     "an old cycle": [cycle(92 * DAY)],
     "old totals": [total(92 * DAY)],
-    "an old deed of an operator": [deed(370 * DAY)],
+    "an old audit entry": [audit_entry(370 * DAY)],
     "a request of the day before yesterday": [request(2 * DAY)],
     "an old attempt": [attempt(92 * DAY)],
-    "a batch that is over": [batch(), finished_job("done", DAY, group_key="campaign")],
+    "a batch whose jobs have ended": [batch(), finished_job("done", DAY, group_key="campaign")],
     "an old batch": [batch(completed_at=NOON - 8 * DAY)],
     "an old batch that was never sealed": [batch(created_at=NOON - 8 * DAY, sealed_at=None)],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", IDLE.values(), ids=IDLE)
-def test_an_idle_minute_is_recognised(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
-    """The usual minute: it is idle, and a full cycle would find nothing."""
+def test_an_idle_minute_is_detected(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
+    """A full cycle would find nothing either."""
     fill(database, rows)
 
     assert found_reasons(settings_for(migrated_url, tmp_path)) == []
@@ -224,14 +225,18 @@ def test_an_idle_minute_is_recognised(database: Database, migrated_url: str, tmp
 
 
 @pytest.mark.parametrize("rows", REASONS.values(), ids=REASONS)
-def test_each_kind_of_work_is_noticed(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
-    """One of each kind."""
+def test_each_kind_of_work_is_detected(
+    database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]
+) -> None:
+    """One row of each kind."""
     fill(database, rows)
 
     assert found_reasons(settings_for(migrated_url, tmp_path)) != []
 
 
-def test_dead_jobs_are_pruned_where_that_is_asked_for(database: Database, migrated_url: str, tmp_path: Path) -> None:
+def test_dead_jobs_to_prune_are_detected_if_a_retention_is_set(
+    database: Database, migrated_url: str, tmp_path: Path
+) -> None:
     """KEEP_DEAD_DAYS has no default."""
     fill(database, [finished_job("dead", 40 * DAY)])
 
@@ -239,7 +244,7 @@ def test_dead_jobs_are_pruned_where_that_is_asked_for(database: Database, migrat
     assert found_reasons(settings_for(migrated_url, tmp_path, KEEP_DEAD_DAYS="60")) == []
 
 
-# --- whatever there is ------------------------------------------------------------------------------------
+# --- any rows ---------------------------------------------------------------------------------------------
 
 ages = st.one_of(
     st.sampled_from([-HOUR, timedelta(0), timedelta(microseconds=1), timedelta(microseconds=-1), 7 * DAY, 90 * DAY]),
@@ -295,7 +300,7 @@ variables = st.fixed_dictionaries(
 
 
 class Scheduled(NamedTuple):
-    """A schedule file, how long ago a full cycle last read it, and whether it was edited since then."""
+    """A schedule file, when a full cycle last read it, and whether it was edited since."""
 
     lines: list[str]
     ago: timedelta
@@ -317,7 +322,7 @@ scheduled = st.builds(
 
 
 def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
-    """As a full cycle leaves them: first seen three days ago, last dealt with some time ago, and noted."""
+    """As a full cycle leaves them: first seen three days ago, fired until some time ago, and cached."""
     file = home / "cron.d" / "schedule"
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(given.lines))
@@ -336,7 +341,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
 
 
 def is_unfinished(row: Row) -> bool:
-    """A reason for a full cycle, whether or not there is something to do about it."""
+    """A reason for a full cycle, even if there may be nothing to do."""
     table, columns = row
     running = table is tables.runners and columns.get("finished_at") is None
     return running or columns.get("status") == "processing"
@@ -345,7 +350,7 @@ def is_unfinished(row: Row) -> bool:
 @sqlite_only
 @in_full(150)
 @given(some_jobs=st.lists(jobs, max_size=4), other_rows=others, variables=variables, schedules=scheduled)
-def test_the_idle_check_overlooks_nothing(
+def test_the_idle_check_misses_nothing(
     database: Database,
     migrated_url: str,
     tmp_path: Path,
@@ -354,7 +359,7 @@ def test_the_idle_check_overlooks_nothing(
     variables: Any,
     schedules: Scheduled,
 ) -> None:
-    """Without a reason, a full cycle finds nothing; and it has no reason without need, where that can be told."""
+    """Without a reason a full cycle finds nothing; and it has no unneeded reason, as far as that is known."""
     rows = some_jobs + other_rows
     fill(database, [])
     leave_schedules(migrated_url, tmp_path, schedules)
@@ -369,11 +374,11 @@ def test_the_idle_check_overlooks_nothing(
     assert noticed or not found
 
 
-# --- beyond rows ------------------------------------------------------------------------------------------
+# --- work that is not in a row ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lease_until", ["2099-01-01 00:00:00", "2000-01-01 00:00:00"], ids=["held", "holder died"])
-def test_a_planning_lock_that_is_held_is_noticed(
+def test_a_held_planning_lock_is_detected(
     database: Database, migrated_url: str, tmp_path: Path, lease_until: str
 ) -> None:
     """A full cycle waits for it."""
@@ -383,7 +388,7 @@ def test_a_planning_lock_that_is_held_is_noticed(
     assert found_reasons(settings_for(migrated_url, tmp_path)) != []
 
 
-def test_a_status_page_and_a_linger_are_noticed(database: Database, migrated_url: str, tmp_path: Path) -> None:
+def test_a_status_page_and_a_linger_are_detected(database: Database, migrated_url: str, tmp_path: Path) -> None:
     """Neither is a row."""
     assert found_reasons(settings_for(migrated_url, tmp_path, LINGER="10")) == ["the dispatcher lingers"]
 
@@ -393,7 +398,7 @@ def test_a_status_page_and_a_linger_are_noticed(database: Database, migrated_url
 
 
 class Lines:
-    """A sink that keeps what is logged."""
+    """A sink that keeps the lines."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -402,32 +407,32 @@ class Lines:
         self.texts.append(line.partition("] ")[2])
 
 
-class WorkNoticed(Exception):
+class WorkDetected(Exception):
     """The cycle has gone beyond the idle check."""
 
 
 def run_idle_cycle(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, list[str]]:
-    """Whether the cycle was an idle one, and its log."""
+    """Whether the cycle was idle, and its log."""
 
-    def refuse(_cycle: Cycle) -> None:
-        raise WorkNoticed
+    def refuse(_cycle: FullCycle) -> None:
+        raise WorkDetected
 
-    monkeypatch.setattr(Cycle, "_run_with_work", refuse)
+    monkeypatch.setattr(FullCycle, "run", refuse)
     lines = Lines()
     lock = take_lock(home / "lock")
     assert lock is not None
     context = CycleContext(settings_for(url, home), Database(url), Log(lines, ""), home, monotonic())
     with closing(context):
         try:
-            Cycle(context, lock).run()
-        except WorkNoticed:
+            run_locked(context, lock)
+        except WorkDetected:
             return False, lines.texts
         finally:
             lock.close()
     return True, lines.texts
 
 
-def recorded(database: Database) -> int:
+def recorded_cycles(database: Database) -> int:
     return len(run(database, lambda connection: connection.execute(select(tables.cycles.c.id)).all()))
 
 
@@ -441,10 +446,10 @@ def test_tables_of_another_version_are_refused(
     with pytest.raises(SchemaMismatch):
         run_idle_cycle(migrated_url, tmp_path, monkeypatch)
 
-    assert recorded(database) == 0
+    assert recorded_cycles(database) == 0
 
 
-def test_an_idle_cycle_of_a_host_whose_clock_is_off_logs_it(
+def test_an_idle_cycle_logs_a_clock_that_is_off(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As any other cycle does."""
@@ -454,11 +459,11 @@ def test_an_idle_cycle_of_a_host_whose_clock_is_off_logs_it(
     finally:
         pin_offset(pinned)
 
-    assert (was_idle, recorded(database)) == (True, 1)
+    assert (was_idle, recorded_cycles(database)) == (True, 1)
     assert any("clock" in line for line in lines)
 
 
-# --- rivals -----------------------------------------------------------------------------------------------
+# --- concurrent dispatchers -------------------------------------------------------------------------------
 
 
 def take_as_rival(database: Database) -> None:
@@ -479,7 +484,7 @@ def holder(database: Database) -> str | None:
 def test_a_rival_that_takes_the_planning_lock_after_the_check_keeps_it(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hosts never have the same number, and the cycle goes on as one with work, which waits for the lock."""
+    """Two hosts never get the same number; the cycle continues as a full one, which waits for the lock."""
     write = Database.run
 
     def take_first(own: Database, work: Callable[[Connection], Any]) -> Any:
@@ -489,15 +494,15 @@ def test_a_rival_that_takes_the_planning_lock_after_the_check_keeps_it(
     monkeypatch.setattr(Database, "run", take_first)
     was_idle, lines = run_idle_cycle(migrated_url, tmp_path, monkeypatch)
 
-    assert (was_idle, holder(database), recorded(database)) == (False, "rival", 0)
+    assert (was_idle, holder(database), recorded_cycles(database)) == (False, "rival", 0)
     assert not any("Pending jobs" in line for line in lines)
 
 
 @servers_only
-def test_a_rival_that_takes_the_planning_lock_just_after_it_was_read_keeps_it(
+def test_a_rival_that_takes_the_planning_lock_after_the_read_keeps_it(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number decides. SQLite has no such moment: the transaction that reads it is the only writer."""
+    """The number decides. On SQLite the transaction that reads it is the only writer."""
     execute = Connection.execute
     reads: list[Result] = []
 
@@ -512,5 +517,5 @@ def test_a_rival_that_takes_the_planning_lock_just_after_it_was_read_keeps_it(
     monkeypatch.setattr(Connection, "execute", then_take)
     was_idle, lines = run_idle_cycle(migrated_url, tmp_path, monkeypatch)
 
-    assert (len(reads), was_idle, holder(database), recorded(database)) == (2, False, "rival", 0)
+    assert (len(reads), was_idle, holder(database), recorded_cycles(database)) == (2, False, "rival", 0)
     assert not any("Pending jobs" in line for line in lines)

@@ -1,4 +1,4 @@
-"""How jobs that a guard has interrupted are found, and claimed before all others."""
+"""Interrupted jobs are found, and claimed first by a fresh runner."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ def find(database: Database, lane: str = "default", count: int = 1) -> list[int]
 
 
 def test_the_oldest_interrupted_jobs_are_found(database: Database) -> None:
-    """Due ones of this lane, whatever their priority; not those that were released without an interruption."""
+    """Due jobs of this lane in any priority; jobs released for other reasons are not."""
     now = database.clock.now()
     insert_row(database, claims=1, run_at=now - 3 * HOUR)
     insert_row(database, interruptions=1, run_at=now - 3 * HOUR, lane="mail")
@@ -30,23 +30,23 @@ def test_the_oldest_interrupted_jobs_are_found(database: Database) -> None:
 
 
 def test_no_more_than_a_thousand_are_read(database: Database) -> None:
-    """A lane of a million is not read through."""
+    """A lane of a million jobs is not read completely."""
     insert_rows(database, MAX_INTERRUPTED_READ)
     insert_row(database, interruptions=1)
 
     assert find(database) == []
 
 
-def test_a_runner_begins_with_the_job_that_it_was_told(database: Database) -> None:
-    """Alone, before higher priorities; if it is gone by then, as always."""
+def test_a_runner_claims_its_assigned_job_first(database: Database) -> None:
+    """Alone, before higher priorities; if it is gone, the claim is a usual one."""
     [*others, last] = [*insert_rows(database, 2, priority=0), insert_row(database, priority=2)]
 
     assert claim_ids(database, begins_with=last) == [last]
     assert claim_ids(database, begins_with=last) == others
 
 
-def test_a_job_that_is_not_due_is_not_begun_with(database: Database) -> None:
-    """It may have been put off since it was found."""
+def test_an_assigned_job_that_is_not_due_is_not_claimed(database: Database) -> None:
+    """It may have been delayed since it was found."""
     job_id = insert_row(database, run_at=database.clock.now() + HOUR)
 
     assert claim_ids(database, begins_with=job_id) == []

@@ -22,7 +22,7 @@ def _fresh(migrated_url: str) -> Iterator[None]:
 
 
 def test_a_write_stays_when_the_job_fails(database: Database, rival: Database) -> None:
-    """And other sessions see it before the handler continues."""
+    """Other sessions see it before the handler continues."""
     target = insert_row(database, type="target", status="done")
     seen = []
 

@@ -1,4 +1,4 @@
-"""job.transaction(): SQLAlchemy on the runner's own connection, and one transaction for both."""
+"""job.transaction(): SQLAlchemy on the runner's own connection, in one transaction with the outcome."""
 
 import pytest
 from sqlalchemy import Connection as Lent
@@ -6,9 +6,9 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 
 from mayfly.clock import monotonic
+from mayfly.db import dialects
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.db.dialects import base
 from mayfly.errors import DatabaseAway, Interrupted, SchemaMissing, TransactionClosed
 from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of, run_sql, servers_only
@@ -29,8 +29,8 @@ def lent_session(lent: Lent) -> int:
 
 
 @servers_only
-def test_a_handler_works_on_the_runners_own_connection(database: Database) -> None:
-    """Before it, in it, joined to it, in a second one and after it: the same session of the server."""
+def test_a_handler_uses_the_runners_own_connection(database: Database) -> None:
+    """Before, in, joined to and after a transaction, and in a second one: the same session."""
     sessions = [database.run(own_session)]
     for _ in range(2):
         with database.transaction() as lent:
@@ -40,8 +40,8 @@ def test_a_handler_works_on_the_runners_own_connection(database: Database) -> No
     assert len(set(sessions)) == 1
 
 
-def test_both_are_committed_together(database: Database, rival: Database) -> None:
-    """Nobody sees the one without the other."""
+def test_rows_and_outcome_are_committed_together(database: Database, rival: Database) -> None:
+    """Other sessions never see one without the other."""
     with database.transaction() as lent:
         lent.execute(text(INSERT))
         database.run(lambda joined: joined.execute(INSERT))
@@ -50,8 +50,8 @@ def test_both_are_committed_together(database: Database, rival: Database) -> Non
     assert (seen, len(rows_of(rival, jobs))) == ([], 2)
 
 
-def test_each_sees_what_the_other_wrote(database: Database) -> None:
-    """Before anything is committed."""
+def test_both_see_each_others_writes(database: Database) -> None:
+    """Before the commit."""
     with database.transaction() as lent:
         lent.execute(text(INSERT))
         [row] = database.run(lambda joined: joined.execute(SELECT).all())
@@ -62,8 +62,8 @@ def test_each_sees_what_the_other_wrote(database: Database) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, Interrupted])
-def test_both_are_rolled_back_together(database: Database, error: type[BaseException]) -> None:
-    """Whatever ends the handler; and the next unit of work is on a connection that can be used."""
+def test_rows_and_outcome_are_rolled_back_together(database: Database, error: type[BaseException]) -> None:
+    """After any error; the next transaction has a usable connection."""
     with pytest.raises(error), database.transaction() as lent:  # noqa: PT012 - what it raises must come out of it
         lent.execute(text(INSERT))
         database.run(lambda joined: joined.execute(INSERT))
@@ -74,8 +74,8 @@ def test_both_are_rolled_back_together(database: Database, error: type[BaseExcep
     assert len(rows_of(database, jobs)) == 1
 
 
-def test_a_statement_that_fails_is_the_handlers_own_error(database: Database) -> None:
-    """As SQLAlchemy raises it, for `except IntegrityError`; what was written before it is gone if it comes out."""
+def test_a_failing_statement_raises_the_error_of_sqlalchemy(database: Database) -> None:
+    """For `except IntegrityError`; if it leaves the block, earlier writes are rolled back."""
     job = insert_row(database)
 
     with pytest.raises(IntegrityError), database.transaction() as lent:  # noqa: PT012 - the same
@@ -85,16 +85,16 @@ def test_a_statement_that_fails_is_the_handlers_own_error(database: Database) ->
     assert [row.id for row in rows_of(database, jobs)] == [job]
 
 
-def test_an_error_does_not_quote_what_was_sent(database: Database) -> None:
-    """It goes to the log and to last_error."""
+def test_an_error_does_not_contain_bound_values(database: Database) -> None:
+    """It is logged and stored in last_error."""
     with pytest.raises(DBAPIError) as caught, database.transaction() as lent:
         lent.execute(text("INSERT INTO mayfly_jobs (type, payload, priority) VALUES (:a, '{}', 9)"), {"a": "hidden"})
 
     assert "[SQL parameters hidden" in str(caught.value)
 
 
-def test_a_missing_table_is_told(database_url: str) -> None:
-    """In the words of every other unit of work."""
+def test_a_missing_table_is_an_error(database_url: str) -> None:
+    """With the sentence of every other transaction."""
     database = Database(database_url)
 
     with pytest.raises(SchemaMissing), database.transaction() as lent:
@@ -103,8 +103,8 @@ def test_a_missing_table_is_told(database_url: str) -> None:
     database.close()
 
 
-def test_a_commit_of_the_handlers_own_ends_its_transaction(database: Database) -> None:
-    """What was written is there; what comes after is refused, and not written without a transaction."""
+def test_a_commit_by_the_handler_ends_its_transaction(database: Database) -> None:
+    """Its writes are committed; later ones are refused, not written without a transaction."""
     with pytest.raises(InvalidRequestError), database.transaction() as lent:  # noqa: PT012 - the same
         lent.execute(text(INSERT))
         lent.commit()
@@ -116,23 +116,23 @@ def test_a_commit_of_the_handlers_own_ends_its_transaction(database: Database) -
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
-def test_nothing_joins_a_transaction_that_the_handler_has_ended(
+def test_no_work_joins_a_transaction_that_the_handler_has_ended(
     database: Database, rival: Database, ending: str
 ) -> None:
-    """A settlement must not be written where nothing commits it, or by itself."""
+    """A settlement must not be written without a commit, or in a separate transaction."""
     with pytest.raises(TransactionClosed), database.transaction() as lent:  # noqa: PT012 - the same
         lent.execute(text(INSERT))
         getattr(lent, ending)()
         database.run(lambda joined: joined.execute(INSERT))
 
-    database.run(lambda _connection: None)  # commits whatever was left behind
+    database.run(lambda _connection: None)  # commits what was left behind
     assert len(rows_of(rival, jobs)) == (1 if ending == "commit" else 0)
 
 
 @servers_only
 @pytest.mark.parametrize("by_handler", [True, False], ids=["handler", "joined"])
-def test_a_session_that_was_killed_is_replaced(database: Database, rival: Database, by_handler: bool) -> None:
-    """Nothing is repeated, for it is not ours to repeat; the next unit of work has a new connection."""
+def test_a_killed_session_is_replaced(database: Database, rival: Database, by_handler: bool) -> None:
+    """The handler's transaction is not repeated; the next one has a new connection."""
 
     def insert(connection: Connection) -> None:
         connection.execute(INSERT)
@@ -152,11 +152,11 @@ def test_a_session_that_was_killed_is_replaced(database: Database, rival: Databa
 
 
 @servers_only
-def test_an_interruption_of_joined_work_is_not_waited_for(
+def test_an_interruption_of_joined_work_does_not_wait_for_the_answer(
     database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLAlchemy's ROLLBACK would wait for the answer that nobody wants any more, or take it for its own."""
-    monkeypatch.setattr(base, "STATEMENT_SECONDS", 100)  # the answer comes after 60
+    """SQLAlchemy's ROLLBACK would wait for the answer of the interrupted statement or read it as its own."""
+    monkeypatch.setattr(dialects, "STATEMENT_SECONDS", 100)  # the answer comes after 60
     slow = SLEEP[database.dialect.name]
     database.run(own_session)
     started = monotonic()
@@ -169,8 +169,8 @@ def test_an_interruption_of_joined_work_is_not_waited_for(
 
 
 @servers_only
-def test_being_lent_leaves_the_isolation_level(database: Database) -> None:
-    """SQLAlchemy finds READ COMMITTED, on which the claim is built, and leaves it behind."""
+def test_lending_the_connection_keeps_the_isolation_level(database: Database) -> None:
+    """SQLAlchemy finds READ COMMITTED, which the claim depends on, and does not change it."""
     questions = {
         "mysql": "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')",
         "postgresql": "SELECT name, setting FROM pg_settings WHERE name = 'transaction_isolation'",
@@ -183,21 +183,21 @@ def test_being_lent_leaves_the_isolation_level(database: Database) -> None:
     assert {found_by_handler, found.upper().replace("-", " ")} == {"READ COMMITTED"}
 
 
-def test_a_setting_of_the_session_is_not_lost_by_being_lent(database: Database) -> None:
-    """JSON stays text, rows stay tuples, times stay UTC: what SQLAlchemy sets up is its own."""
+def test_lending_the_connection_keeps_its_settings(database: Database) -> None:
+    """JSON stays text, rows stay tuples, times stay UTC."""
     insert_row(database, payload='{"a": 1}')
-    look = "SELECT payload, run_at FROM mayfly_jobs"
-    before = database.run(lambda connection: connection.execute(look).all())
+    statement = "SELECT payload, run_at FROM mayfly_jobs"
+    before = database.run(lambda connection: connection.execute(statement).all())
 
     with database.transaction():
         pass
 
-    assert database.run(lambda connection: connection.execute(look).all()) == before
+    assert database.run(lambda connection: connection.execute(statement).all()) == before
     assert before[0][0] == '{"a": 1}'
 
 
-def test_a_row_that_was_locked_by_the_handler_is_free_afterwards(database: Database, rival: Database) -> None:
-    """The transaction is over when the block is, on the server too."""
+def test_a_row_locked_by_the_handler_is_free_afterwards(database: Database, rival: Database) -> None:
+    """The transaction ends with the block, on the server too."""
     with database.transaction() as lent:
         lent.execute(text(INSERT))
 

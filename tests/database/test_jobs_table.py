@@ -1,4 +1,4 @@
-"""The jobs table is public: its defaults make a plain INSERT complete, and its checks refuse what cannot be run."""
+"""The jobs table is public: its defaults complete a plain INSERT, and its checks refuse rows that cannot be run."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from tests.factories import get_row, insert_row
 
 PLAIN = "INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')"
 
-# What a session may have set as its zone, far from UTC and from the server's own.
+# Possible zones of a session, far from UTC and from the server's own.
 ZONES = {
     "mariadb": "SET time_zone = '+05:00'",
     "mysql": "SET time_zone = '+05:00'",
@@ -68,7 +68,7 @@ AHEAD = {
 
 
 def test_a_plain_insert_is_a_complete_job(database: Database, application: Engine) -> None:
-    """Type and payload suffice, in any language: the rest is filled in, and a runner takes the job at once."""
+    """Type and payload suffice, from any language; a runner claims the job at once."""
     with application.begin() as connection:
         connection.execute(text(PLAIN))
 
@@ -79,10 +79,8 @@ def test_a_plain_insert_is_a_complete_job(database: Database, application: Engin
     assert (row.unique_key, row.group_key, row.result, row.last_error) == (None, None, None, None)
 
 
-def test_default_times_are_utc_whatever_the_session(
-    database: Database, application: Engine, engine_name: str
-) -> None:
-    """A job inserted from Tokyo is due now, not nine hours from now or ago."""
+def test_default_times_are_utc_in_every_session(database: Database, application: Engine, engine_name: str) -> None:
+    """A job inserted from Tokyo is due now, not nine hours earlier or later."""
     with application.begin() as connection:
         connection.execute(text(ZONES[engine_name]))
         connection.execute(text(PLAIN))
@@ -93,8 +91,8 @@ def test_default_times_are_utc_whatever_the_session(
     assert abs(row.run_at - row.created_at) <= timedelta(seconds=1)
 
 
-def test_a_time_comes_back_as_it_was_given(database: Database) -> None:
-    """To the microsecond, and as an instant: its zone is no part of it."""
+def test_a_time_is_read_as_it_was_written(database: Database) -> None:
+    """To the microsecond, as an instant: its zone is not stored."""
     given = database.clock.now().replace(microsecond=123456).astimezone()
 
     job = insert_row(database, run_at=given)
@@ -103,7 +101,7 @@ def test_a_time_comes_back_as_it_was_given(database: Database) -> None:
 
 
 def test_a_row_that_cannot_be_run_is_refused(database: Database, application: Engine) -> None:
-    """By the table itself: plain SQL passes no other door."""
+    """By the table itself, since SQL has no other validation."""
     insert_row(database, unique_key="held")
 
     with application.connect() as connection:
@@ -115,17 +113,17 @@ def test_a_row_that_cannot_be_run_is_refused(database: Database, application: En
 def test_a_time_that_cannot_be_read_or_compared_is_refused(
     database: Database, application: Engine, engine_name: str
 ) -> None:
-    """One such row at the head of a lane would stop every runner that claims there."""
+    """One such row at the head of a lane would stop every runner of the lane."""
     with application.connect() as connection:
         refused = [time for time in UNREADABLE[engine_name] if is_refused(connection, at(time))]
 
     assert refused == UNREADABLE[engine_name]
 
 
-def test_a_time_may_be_written_as_the_database_writes_it(
+def test_a_time_can_be_written_by_functions_of_the_database(
     database: Database, application: Engine, engine_name: str
 ) -> None:
-    """The functions that people use for "in a minute" and "a minute ago" mean that."""
+    """The usual functions for "in a minute" and "a minute ago" work."""
     with application.begin() as connection:
         for time in (*AGO[engine_name], *AHEAD[engine_name]):
             connection.execute(text(at(time)))
@@ -133,8 +131,8 @@ def test_a_time_may_be_written_as_the_database_writes_it(
     assert len(claim_ids(database)) == len(AGO[engine_name])
 
 
-def test_names_differ_by_case(database: Database) -> None:
-    """Lanes, types and keys are compared letter by letter on every database."""
+def test_names_are_case_sensitive(database: Database) -> None:
+    """Lanes, types and keys on every database."""
     small = insert_row(database, lane="mail", unique_key="key")
 
     insert_row(database, lane="Mail", unique_key="KEY")
@@ -142,7 +140,7 @@ def test_names_differ_by_case(database: Database) -> None:
     assert claim_ids(database, lane="mail") == [small]
 
 
-def test_an_id_is_never_given_out_twice(database: Database) -> None:
+def test_an_id_is_never_reused(database: Database) -> None:
     """Not even the highest one, after its row was deleted."""
     job = insert_row(database)
     run_sql(database, "DELETE FROM mayfly_jobs")

@@ -1,4 +1,4 @@
-"""Limits in the database: never exceeded by however many ask at once, and free again when their holder is gone."""
+"""Limits in the database: never exceeded by concurrent runners, and released when their holder is gone."""
 
 import random
 from collections import Counter
@@ -9,14 +9,18 @@ from threading import Lock
 import pytest
 from sqlalchemy import update
 
-from mayfly.clock import pause_between
+from mayfly.clock import host_now, pause_between
 from mayfly.db.database import Database
 from mayfly.fleet.runners import EndedRunner, close_runner
-from mayfly.limits.client import SlotLedger
+from mayfly.limits.client import SlotLedger, open_job_limits
 from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
+from mayfly.registry import Handler
 from mayfly.schema.metadata import limits, runners, slots
-from tests.database.factories import in_threads, insert_runner, rows_of
+from mayfly.testing.database import pinned_offset
+from tests.database.factories import in_threads, insert_runner, make_runtime, rows_of, servers_only
+from tests.database.lossy_proxy import proxied
+from tests.factories import NOON, make_job
 from tests.sqlalchemy_engines import run
 
 RIVALS = 8
@@ -24,24 +28,31 @@ TWO_AT_ONCE = LimitKey("smtp", Limit("smtp", 2))
 NINE_A_DAY = LimitKey("sender", Limit("sender", 9, "day"))
 
 
-def holdings(database: Database, worker_id: str = "worker-1") -> SlotLedger:
+def slot_ledger(database: Database, worker_id: str = "worker-1") -> SlotLedger:
     return SlotLedger(LimitHolder(worker_id, database.clock.now() + timedelta(minutes=1)))
+
+
+@pytest.fixture(autouse=True)
+def _noon() -> Iterator[None]:
+    """So no window of a day ends during a test."""
+    with pinned_offset(NOON - host_now()):
+        yield
 
 
 @pytest.fixture
 def rivals(migrated_url: str) -> Iterator[list[Database]]:
-    """The same database as so many processes have it."""
+    """The same database, opened by several processes."""
     opened = [Database(migrated_url) for _ in range(RIVALS)]
     yield opened
     for each in opened:
         each.close()
 
 
-def test_rivals_never_take_more_than_a_window_has(rivals: list[Database]) -> None:
-    """Eight at once, each with its own connection, ten times: nine are granted in all, on the very first day too."""
+def test_concurrent_runners_never_exceed_a_window(rivals: list[Database]) -> None:
+    """Eight with their own connections, ten times each: nine are granted in total, also on the first day."""
 
     def work(number: int) -> int:
-        ours = holdings(rivals[number], f"worker-{number}")
+        ours = slot_ledger(rivals[number], f"worker-{number}")
         return sum(ours.acquire(rivals[number], [(NINE_A_DAY,)]) == [None] for _ in range(10))
 
     granted = in_threads([lambda number=number: work(number) for number in range(RIVALS)])  # type: ignore[misc]
@@ -50,14 +61,14 @@ def test_rivals_never_take_more_than_a_window_has(rivals: list[Database]) -> Non
     assert [(row.used, row.most) for row in rows_of(rivals[0], limits)] == [(9, 9)]
 
 
-def test_rivals_never_hold_more_slots_than_there_are(rivals: list[Database]) -> None:
-    """Taken, used and put down over and over: at no time are three of them inside."""
+def test_concurrent_runners_never_exceed_the_slots(rivals: list[Database]) -> None:
+    """Acquired and released repeatedly: never three at once."""
     inside, most_seen, entered = 0, 0, Counter[int]()
     counting = Lock()
 
     def work(number: int) -> None:
         nonlocal inside, most_seen
-        ours = holdings(rivals[number], f"worker-{number}")
+        ours = slot_ledger(rivals[number], f"worker-{number}")
         while entered[number] < 5:
             if ours.acquire(rivals[number], [(TWO_AT_ONCE,)]) != [None]:
                 pause_between(0.001, 0.01)
@@ -78,18 +89,24 @@ def test_rivals_never_hold_more_slots_than_there_are(rivals: list[Database]) -> 
     assert rows_of(rivals[0], slots) == []
 
 
-def test_rivals_that_want_the_same_keys_crosswise_all_get_an_answer(rivals: list[Database]) -> None:
-    """Each asks for several keys in an order of its own: no deadlock reaches anyone, and nothing is exceeded."""
-    needs = [LimitKey(f"key-{number}", Limit("key", 15, "day")) for number in range(5)]
-    needs += [LimitKey(f"key-{number}", Limit("key", 3)) for number in range(5)]
+def test_concurrent_runners_with_keys_in_different_orders_do_not_deadlock(rivals: list[Database]) -> None:
+    """Each requests several keys in its own order; no deadlock reaches a caller, and no limit is exceeded."""
+    limit_keys = [LimitKey(f"key-{number}", Limit("key", 15, "day")) for number in range(5)]
+    limit_keys += [LimitKey(f"key-{number}", Limit("key", 3)) for number in range(5)]
 
     def work(number: int) -> Counter[str]:
-        dice, ours, granted = random.Random(number), holdings(rivals[number], f"worker-{number}"), Counter[str]()
+        chooser, ours, granted = (
+            random.Random(number),
+            slot_ledger(rivals[number], f"worker-{number}"),
+            Counter[str](),
+        )
         for _ in range(10):
-            wishes = [tuple(dice.sample(needs, 4)) for _ in range(3)]
-            denials = ours.acquire(rivals[number], wishes)
-            taken = [wish for wish, denial in zip(wishes, denials, strict=True) if denial is None]
-            granted += Counter(need.key for wish in taken for need in wish if need.limit.span == "day")
+            requests = [tuple(chooser.sample(limit_keys, 4)) for _ in range(3)]
+            refusals = ours.acquire(rivals[number], requests)
+            taken = [request for request, refusal in zip(requests, refusals, strict=True) if refusal is None]
+            granted += Counter(
+                limit_key.key for request in taken for limit_key in request if limit_key.limit.span == "day"
+            )
             ours.release(taken)
         ours.flush(rivals[number])
         return granted
@@ -105,21 +122,21 @@ def test_rivals_that_want_the_same_keys_crosswise_all_get_an_answer(rivals: list
     assert rows_of(rivals[0], slots) == []
 
 
-def test_what_one_limit_refuses_is_not_taken_from_another(database: Database, rival: Database) -> None:
+def test_a_refused_job_takes_nothing_from_its_other_limits(database: Database, rival: Database) -> None:
     """All or nothing, in the table too."""
-    assert holdings(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2) == [None, None]
+    assert slot_ledger(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2) == [None, None]
 
-    [denial] = holdings(database).acquire(database, [(NINE_A_DAY, TWO_AT_ONCE)])
+    [refusal] = slot_ledger(database).acquire(database, [(NINE_A_DAY, TWO_AT_ONCE)])
 
-    assert (denial and denial.limit_key) == TWO_AT_ONCE
+    assert (refusal and refusal.limit_key) == TWO_AT_ONCE
     assert [row.used for row in rows_of(database, limits) if row.span == "day"] == [0]
 
 
 def test_a_slot_is_free_when_its_runner_is_closed(database: Database, rival: Database) -> None:
-    """Whoever closes the row of a dead runner need not know what it held."""
+    """Closing the row of a dead runner releases all its slots."""
     insert_runner(rival, "rival")
-    holdings(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2)
-    ours = holdings(database)
+    slot_ledger(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2)
+    ours = slot_ledger(database)
     assert ours.acquire(database, [(TWO_AT_ONCE,)]) != [None]
 
     now = database.clock.now()
@@ -129,13 +146,13 @@ def test_a_slot_is_free_when_its_runner_is_closed(database: Database, rival: Dat
     assert [(row.worker_id, row.held) for row in rows_of(database, slots)] == [("worker-1", 1)]
 
 
-def test_a_slot_is_free_when_the_lease_of_its_runner_runs_out(database: Database, rival: Database) -> None:
-    """The runner's row decides, which may have been renewed; the slot's own lease where there is no row."""
+def test_a_slot_is_free_when_the_lease_of_its_runner_expires(database: Database, rival: Database) -> None:
+    """The runner's row decides, which may have been renewed; without a row the slot's own lease."""
     insert_runner(rival, "rival")
     over = rival.clock.now() - timedelta(seconds=1)
     SlotLedger(LimitHolder("rival", over)).acquire(rival, [(TWO_AT_ONCE,)])
-    SlotLedger(LimitHolder("nobody", over)).acquire(rival, [(TWO_AT_ONCE,)])
-    ours = holdings(database)
+    SlotLedger(LimitHolder("unknown", over)).acquire(rival, [(TWO_AT_ONCE,)])
+    ours = slot_ledger(database)
     assert [each is None for each in ours.acquire(database, [(TWO_AT_ONCE,)] * 2)] == [True, False]
 
     run(database, lambda connection: connection.execute(update(runners).values(lease_until=over)))
@@ -143,9 +160,9 @@ def test_a_slot_is_free_when_the_lease_of_its_runner_runs_out(database: Database
     assert ours.acquire(database, [(TWO_AT_ONCE,)]) == [None]
 
 
-def test_a_window_that_has_ended_opens_again(database: Database) -> None:
-    """By the database's clock; used up is used up until then."""
-    ours = holdings(database)
+def test_an_ended_window_opens_again(database: Database) -> None:
+    """By the database's clock; until then it stays used up."""
+    ours = slot_ledger(database)
     assert ours.acquire(database, [(NINE_A_DAY,)] * 10)[8:] != [None, None]
     assert ours.acquire(database, [(NINE_A_DAY,)]) != [None]
 
@@ -155,10 +172,28 @@ def test_a_window_that_has_ended_opens_again(database: Database) -> None:
     assert ours.acquire(database, [(NINE_A_DAY,)]) == [None]
 
 
-def test_what_is_declared_anew_is_what_the_row_says(database: Database) -> None:
-    """For those who look at it; whoever asks goes by his own declaration."""
+@servers_only
+def test_a_unit_is_returned_once_if_the_answer_is_lost(migrated_url: str, database: Database) -> None:
+    """The release was committed; a second one would exceed the limit."""
+    with proxied(migrated_url) as (proxy, url):
+        remote = Database(url)
+        job = make_job(type="send", runtime=make_runtime(remote))
+        handlers = {"send": Handler("send", print, takes=(NINE_A_DAY.limit,))}
+        job_limits = open_job_limits(handlers, "worker-1", database.clock.now() + timedelta(minutes=1))
+        grants = [job_limits.acquire(remote, job, NINE_A_DAY.key) for _ in range(3)]
+        proxy.lose_next_commit()
+
+        grants[0].release()
+        grants[0].release()
+        remote.close()
+
+    assert (proxy.lost, [row.used for row in rows_of(database, limits)]) == (1, [2])
+
+
+def test_a_changed_declaration_is_written_to_the_row(database: Database) -> None:
+    """For the lists; a runner uses its own declaration."""
     raised = LimitKey("smtp", Limit("smtp", 3))
-    ours = holdings(database)
+    ours = slot_ledger(database)
     assert [each is None for each in ours.acquire(database, [(TWO_AT_ONCE,)] * 3)] == [True, True, False]
 
     assert ours.acquire(database, [(raised,)]) == [None]

@@ -1,4 +1,4 @@
-"""A COMMIT whose answer was lost has happened or has not: whatever is done then, nothing happens twice."""
+"""After a COMMIT whose answer was lost, nothing happens twice."""
 
 from collections.abc import Iterator
 
@@ -7,16 +7,15 @@ import pytest
 import mayfly
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
-from mayfly.errors import CommitUnknown
-from mayfly.log import silent_log
-from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement
+from mayfly.errors import CommitUnknown, DatabaseAway
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.rescue import held_jobs
 from mayfly.queue.settle import settle
 from mayfly.schema import metadata as tables
 from mayfly.schema.metadata import jobs
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
-from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
+from tests.database.factories import claim_jobs, make_buffer, make_settler, rows_of, servers_only
 from tests.database.lossy_proxy import Proxy, proxied
 from tests.factories import insert_rows
 
@@ -38,7 +37,7 @@ def proxy(wire: tuple[Proxy, str]) -> Proxy:
 
 @pytest.fixture
 def remote(wire: tuple[Proxy, str]) -> Iterator[Database]:
-    """The database as it is seen over the wire, with a connection that is open already."""
+    """The database through the proxy, with an open connection."""
     database = Database(wire[1])
     database.run(lambda _connection: None)
     yield database
@@ -53,10 +52,10 @@ def producer(app: App, remote: Database) -> App:
 
 
 def test_a_job_is_done_with_its_transaction(remote: Database, proxy: Proxy, database: Database) -> None:
-    """The row is read again: the job is counted as done, and neither a failure nor a lost lease is reported."""
+    """The row is read again: the job counts as done, and neither a failure nor a lost lease is reported."""
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
-    buffer = SettleBuffer(remote, make_settler(), silent_log())
+    buffer = make_buffer(remote)
     transaction = JobTransaction(remote)
     with transaction.open(job):
         proxy.lose_next(b"COMMIT")
@@ -68,8 +67,29 @@ def test_a_job_is_done_with_its_transaction(remote: Database, proxy: Proxy, data
     assert [(row.outcome, row.jobs) for row in rows_of(database, tables.totals)] == [("done", 1)]
 
 
+def test_a_job_is_done_though_its_row_could_not_be_read(
+    remote: Database, proxy: Proxy, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was away for too long, and the runner releases the job: that finds it done, and counts it once."""
+    insert_rows(database, 1)
+    [job] = claim_jobs(database, 1)
+    buffer = make_buffer(remote)
+    transaction = JobTransaction(remote)
+    with transaction.open(job):
+        proxy.lose_next(b"COMMIT")
+    monkeypatch.setattr(SettleBuffer, "_was_committed", lambda *_: False)
+    with pytest.raises(DatabaseAway):
+        buffer.settle_in_transaction(transaction, Settlement(job, DONE, 5))
+
+    buffer.add(Settlement(job, RELEASED))
+    buffer.flush()
+
+    assert [row.status for row in rows_of(database, jobs)] == ["done"]
+    assert [(row.outcome, row.jobs) for row in rows_of(database, tables.totals)] == [("done", 1)]
+
+
 def test_a_job_is_never_enqueued_twice(producer: App, proxy: Proxy, database: Database) -> None:
-    """The caller is told that nobody knows, and that a key would make it safe to ask again."""
+    """The caller gets an error that the result is unknown, and that a unique key would make a retry safe."""
     proxy.lose_next(b"INSERT")
 
     with pytest.raises(CommitUnknown, match="unique_key"):
@@ -89,8 +109,8 @@ def test_many_jobs_are_never_enqueued_twice(producer: App, proxy: Proxy, databas
     assert len(rows_of(database, jobs)) == 3
 
 
-def test_a_job_with_a_key_is_enqueued_all_the_same(producer: App, proxy: Proxy, database: Database) -> None:
-    """The constraint says whether it was: the caller gets the id and hears nothing of it."""
+def test_a_job_with_a_key_is_enqueued(producer: App, proxy: Proxy, database: Database) -> None:
+    """The constraint shows whether it was: the caller gets the id."""
     proxy.lose_next(b"INSERT")
 
     job = mayfly.enqueue("noop", unique_key="key")
@@ -98,8 +118,8 @@ def test_a_job_with_a_key_is_enqueued_all_the_same(producer: App, proxy: Proxy, 
     assert [row.id for row in rows_of(database, jobs)] == [job]
 
 
-def test_nobody_is_told_of_a_holder_that_is_his_own(producer: App, proxy: Proxy, database: Database) -> None:
-    """With `error` a second try would find the first one's job: the caller is told that nobody knows."""
+def test_a_caller_does_not_get_its_own_job_as_a_conflict(producer: App, proxy: Proxy, database: Database) -> None:
+    """With on_conflict="error" a repeat would find the first job, so the result is reported as unknown."""
     proxy.lose_next(b"INSERT")
 
     with pytest.raises(CommitUnknown):
@@ -108,8 +128,8 @@ def test_nobody_is_told_of_a_holder_that_is_his_own(producer: App, proxy: Proxy,
     assert len(rows_of(database, jobs)) == 1
 
 
-def test_what_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
-    """The runner goes on with the same figures: history and totals are complete, and counted once."""
+def test_settled_jobs_are_not_mistaken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
+    """The runner continues with the same figures: history and totals are complete and counted once."""
     insert_rows(database, 4)
     batch = claim_jobs(remote, 3)
     outcomes = [DONE, DONE, FAILED]
@@ -124,8 +144,8 @@ def test_what_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, 
     assert len(rows_of(database, tables.attempts)) == 1
 
 
-def test_one_job_that_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
-    """A batch of one has no mates whose rows would tell."""
+def test_a_single_settled_job_is_not_mistaken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
+    """A batch of one has no other rows that prove it."""
     insert_rows(database, 1)
     settlements = [Settlement(job, DONE, 1) for job in claim_jobs(remote, 1)]
     proxy.lose_next_commit()
@@ -136,22 +156,22 @@ def test_one_job_that_was_settled_is_not_taken_for_lost(remote: Database, proxy:
     assert [row.jobs for row in rows_of(database, tables.totals)] == [1]
 
 
-def test_one_that_was_committed_alone_is_not_taken_for_lost(
-    remote: Database, proxy: Proxy, database: Database
-) -> None:
-    """With ack="each" there are no totals that would tell; the row does."""
+def test_a_job_committed_alone_is_not_mistaken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
+    """With ack="each" there are no totals that prove it; the row does."""
     insert_rows(database, 1)
-    settlements = [Settlement(job, DONE, 1) for job in claim_jobs(remote, 1)]
+    [job] = claim_jobs(remote, 1)
+    buffer = make_buffer(remote)
     proxy.lose_next(b"UPDATE")
 
-    settled = settle(remote, make_settler(), settlements, {}, with_totals=False)
+    buffer.add(Settlement(job, DONE, 1), commit_now=True)
+    buffer.flush()
 
-    assert (proxy.lost, settled.lost) == (1, ())
-    assert settled.settlements == tuple(settlements)
+    assert proxy.lost == 1
+    assert [(row.outcome, row.jobs) for row in rows_of(database, tables.totals)] == [("done", 1)]
 
 
-def test_what_was_claimed_is_held_and_not_lost(remote: Database, proxy: Proxy, database: Database) -> None:
-    """The runner works on what it was given the second time; the rest is in its name, and given back at its end."""
+def test_claimed_jobs_are_held_and_not_lost(remote: Database, proxy: Proxy, database: Database) -> None:
+    """The runner runs the jobs of the second claim; those of the first are released when it exits."""
     insert_rows(database, 4)
     proxy.lose_next_commit()
 
@@ -164,7 +184,7 @@ def test_what_was_claimed_is_held_and_not_lost(remote: Database, proxy: Proxy, d
 
 
 def test_a_repeat_is_counted(remote: Database, proxy: Proxy) -> None:
-    """The summary shows how often the database had to be asked again."""
+    """The summary shows how often transactions were repeated."""
     proxy.lose_next_commit()
 
     remote.run(lambda connection: connection.execute("DELETE FROM mayfly_jobs"))

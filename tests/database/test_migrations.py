@@ -1,4 +1,4 @@
-"""Migrations: the same tables everywhere, whoever runs them, how often, at once, or killed in the middle."""
+"""Migrations: the same tables on every database, run repeatedly, concurrently, or killed in the middle."""
 
 import json
 import multiprocessing
@@ -28,18 +28,18 @@ from mayfly.schema.tables import require_version
 from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
 
-FORK = multiprocessing.get_context("fork")  # Mayfly is imported already, so a child is at work at once
+FORK = multiprocessing.get_context("fork")  # Mayfly is imported already, so a forked child starts at once
 
 
-def test_the_first_migration_comes_from_nothing(database_url: str) -> None:
-    """The versions before and after are told."""
+def test_the_first_migration_starts_from_an_empty_database(database_url: str) -> None:
+    """It returns the versions before and after."""
     versions = migrate(database_url)
 
     assert versions == (None, schema_tables.VERSION)
 
 
 def test_migrating_again_changes_nothing(migrated_url: str) -> None:
-    """It says that the version was there already, and the tables are as they were."""
+    """It returns the same version twice, and the tables are unchanged."""
     before = shape_of(migrated_url)
 
     versions = migrate(migrated_url)
@@ -48,8 +48,8 @@ def test_migrating_again_changes_nothing(migrated_url: str) -> None:
     assert shape_of(migrated_url) == before
 
 
-def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: str) -> None:
-    """Run again while the tables are in use, it costs nobody a job."""
+def test_a_migration_changes_no_row(database: Database, migrated_url: str) -> None:
+    """It can be run again while the tables are in use."""
     job = insert_row(database)
 
     migrate(migrated_url)
@@ -58,7 +58,7 @@ def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: st
 
 
 def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None:
-    """One of them does it, the others wait and find it done."""
+    """One of them migrates, the others wait and find it done."""
     with started(migrate_together, database_url, processes=3) as answers:
         versions = [answers.get(timeout=120) for _ in range(3)]
 
@@ -71,7 +71,7 @@ def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None
 
 
 def test_a_database_newer_than_the_code_is_refused(database: Database, migrated_url: str) -> None:
-    """An old release must not write into tables it does not know."""
+    """An old release must not write into tables that it does not know."""
     run_sql(database, "UPDATE mayfly_version SET version_num = '9999'")
 
     with pytest.raises(SchemaMismatch, match="9999"):
@@ -84,17 +84,17 @@ def test_a_database_newer_than_the_code_is_refused(database: Database, migrated_
 def test_a_version_without_a_migration_is_refused(
     database: Database, migrated_url: str, version: str, error: type[DatabaseError]
 ) -> None:
-    """By a sentence that names it: those of the time before the first release had more migrations."""
+    """The sentence names it: databases from before the first release had more migrations."""
     run_sql(database, f"UPDATE mayfly_version SET version_num = '{version}'")
 
-    with pytest.raises(error, match=f"schema version {version}, .*new|Restore"):
+    with pytest.raises(error, match=f"version {version}, .*new|Upgrade mayfly"):
         migrate(migrated_url)
 
 
 def test_a_migration_killed_in_the_middle_is_completed_by_the_next(
     engine_name: str, database_url: str, migrated_url: str
 ) -> None:
-    """Wherever it was killed: MariaDB keeps each table and index that was made, the others none."""
+    """Wherever it was killed: MariaDB keeps each created table and index, the others roll back."""
     keeps_each = engine_name not in ("sqlite", "postgres")
     for statement in range(1, 90, 6 if keeps_each else 22):
         die_before(database_url, statement)
@@ -105,10 +105,10 @@ def test_a_migration_killed_in_the_middle_is_completed_by_the_next(
     assert contents_of(database_url) == contents_of(migrated_url)
 
 
-def test_the_printed_statements_make_the_same_tables(
+def test_the_printed_statements_create_the_same_tables(
     database_url: str, migrated_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For somebody who may not let programs change tables; Mayfly then finds them complete."""
+    """For installations where DDL is run by hand; Mayfly then finds the tables complete."""
     migration_sql(database_url)
     run_script(database_url, capsys.readouterr().out)
 
@@ -117,33 +117,33 @@ def test_the_printed_statements_make_the_same_tables(
     assert migrate(database_url) == (schema_tables.VERSION, schema_tables.VERSION)
 
 
-def test_the_migrated_tables_are_those_that_are_described(
+def test_the_migrated_tables_are_those_of_the_metadata(
     database_url: str, migrated_url: str, engine_name: str
 ) -> None:
-    """Columns, types, defaults, keys, indexes and checks are as in mayfly/schema/metadata.py, and no more."""
+    """Columns, types, defaults, keys, indexes and checks are those of mayfly/schema/metadata.py."""
     with create_engine(database_url, poolclass=NullPool).begin() as connection:
         tables.metadata.create_all(connection)
 
     migrated, described = shape_of(migrated_url), shape_of(database_url)
 
     del migrated[schema_tables.VERSION_TABLE]
-    if engine_name not in ("sqlite", "postgres"):  # a generated column stands in for the partial unique index
+    if engine_name not in ("sqlite", "postgres"):  # a generated column replaces the partial unique index
         for shape in (migrated["mayfly_jobs"], described["mayfly_jobs"]):
             shape["columns"] = [each for each in shape["columns"] if "live_key" not in each]
             shape["indexes"] = [each for each in shape["indexes"] if "mayfly_jobs_unique" not in each]
     assert migrated == described
 
 
-def test_every_table_and_column_says_what_it_means() -> None:
-    """In one sentence, for the reference page."""
+def test_every_table_and_column_has_a_comment() -> None:
+    """One sentence, for the reference page."""
     unclear = [str(column) for table in tables.metadata.sorted_tables for column in table.columns if not column.doc]
 
     assert unclear == []
     assert all(table.info["meaning"] for table in tables.metadata.sorted_tables)
 
 
-def test_the_version_that_code_expects_is_the_newest_migration() -> None:
-    """Who adds a migration and forgets VERSION learns it here."""
+def test_the_expected_version_is_the_newest_migration() -> None:
+    """A new migration needs a new VERSION."""
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
 
@@ -152,8 +152,8 @@ def test_the_version_that_code_expects_is_the_newest_migration() -> None:
     assert newest == schema_tables.VERSION
 
 
-def test_a_migrated_database_is_worked_with(database: Database) -> None:
-    """The check of every cycle has nothing to say."""
+def test_a_migrated_database_is_accepted(database: Database) -> None:
+    """By the check of every cycle."""
     database.read(require_version)
 
 
@@ -198,11 +198,11 @@ def migrate_until(url: str, statement: int) -> None:
     migrate(url)
 
 
-# --- what is in a database --------------------------------------------------------------------------------
+# --- the contents of a database ---------------------------------------------------------------------------
 
 
 def shape_of(url: str) -> dict[str, Any]:
-    """Tables with all that makes them: columns, types, defaults, keys, indexes and checks."""
+    """Tables with their columns, types, defaults, keys, indexes and checks."""
     with create_engine(url, poolclass=NullPool).connect() as connection:
         inspector = inspect(connection)
         return {table: shape_of_table(inspector, table) for table in inspector.get_table_names()}
@@ -210,16 +210,16 @@ def shape_of(url: str) -> dict[str, Any]:
 
 def shape_of_table(inspector: Inspector, table: str) -> dict[str, Any]:
     return {
-        "columns": told(inspector.get_columns(table)),
+        "columns": texts_of(inspector.get_columns(table)),
         "key": inspector.get_pk_constraint(table),
-        "indexes": sorted(told(inspector.get_indexes(table))),
-        "checks": sorted(told(inspector.get_check_constraints(table))),
+        "indexes": sorted(texts_of(inspector.get_indexes(table))),
+        "checks": sorted(texts_of(inspector.get_check_constraints(table))),
         "options": inspector.get_table_options(table) if is_mysql(inspector.dialect) else None,
     }
 
 
-def told(found: Iterable[Any]) -> list[str]:
-    """Types and conditions are objects that equal nothing but themselves; their texts can be compared."""
+def texts_of(found: Iterable[Any]) -> list[str]:
+    """Types and conditions are compared by their texts, since the objects are only equal to themselves."""
     return [json.dumps(each, default=lambda value: str(value), sort_keys=True) for each in found]
 
 

@@ -1,19 +1,20 @@
-"""Tables of handlers that are missing or old: what people meet says what to run."""
+"""Tables of handlers that are missing or outdated: the message has the command to run."""
 
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from mayfly.cli.doctor import CheckResult, CheckStatus, app_table_results
+from mayfly.cli.doctor import CheckResult, CheckStatus, Installation, check_tables
 from mayfly.db.database import Database
 from mayfly.errors import TableMissing
 from mayfly.registry import packages_named
 from mayfly.schema.migrations import app_tables, migrate
+from mayfly.settings import load
 from tests.app_package import NAME, VERSION_TABLE
 
 
-def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url: str) -> None:
-    """By its name, whatever the database is called and however it says so."""
+def test_a_missing_app_table_is_distinguished_from_our_tables(database_url: str) -> None:
+    """By its name, with any name of the database and any form of the error."""
     database = Database(database_url)
 
     with pytest.raises(TableMissing) as raised:
@@ -26,7 +27,9 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
 
 
 def check(url: str) -> CheckResult:
-    [found] = app_table_results(url, [NAME])
+    installation = Installation(load({"DATABASE_URL": url, "HANDLERS": NAME}))
+    [found] = check_tables(installation)
+    installation.database.close()
     return found
 
 
@@ -53,9 +56,7 @@ def test_doctor_checks_the_version_of_app_tables(database_url: str, app_package:
         CheckStatus.PROBLEM,
         CheckStatus.PROBLEM,
     ]
-    assert missing.text == (
-        "those of shop_with_tables are missing, and its jobs may need them: run `mayfly migrate --app`."
-    )
-    assert behind.text.startswith("those of shop_with_tables have version v1, its code needs v2")
+    assert missing.text == ("shop_with_tables: missing, and its jobs may need them: run `mayfly migrate --app`.")
+    assert behind.text.startswith("shop_with_tables: version v1, but its code needs v2")
     assert behind.text.endswith(": run `mayfly migrate --app`.")
     assert "9999, which its code does not know" in ahead.text

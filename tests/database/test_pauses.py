@@ -1,4 +1,4 @@
-"""Pauses of lanes and types: kept in the table, over by themselves, and what they put off comes back."""
+"""Pauses of lanes and types: stored in a table, with an optional end, and snoozed jobs return."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from mayfly.db.database import Database
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.pauses import LANE, TYPE, Pause, load_pauses, pause, resume, resume_jobs
 from mayfly.queue.settle import settle
-from runner.claims import PauseCache
+from runner.batch import PauseCache, SkipCheck
 from tests.database.factories import change_job, claim_jobs, make_claims, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -31,7 +31,7 @@ def end_pause(database: Database, kind: str, name: str) -> bool:
     return database.run(lambda connection: resume(connection, kind, name, now))
 
 
-def put_off(database: Database, count: int = 1, until: timedelta = HOUR, **columns: Any) -> list[int]:
+def insert_snoozed(database: Database, count: int = 1, until: timedelta = HOUR, **columns: Any) -> list[int]:
     """Jobs of a paused type, as runners leave them."""
     run_at = database.clock.now() + until
     waiting_for = make_pause(database).waiting_for
@@ -41,8 +41,8 @@ def put_off(database: Database, count: int = 1, until: timedelta = HOUR, **colum
 # --- the rows ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_paused_is_read_as_it_was_written(database: Database) -> None:
-    """Lanes and types of one name are two things."""
+def test_a_pause_is_read_as_it_was_written(database: Database) -> None:
+    """A lane and a type of the same name have separate pauses."""
     until = database.clock.now() + HOUR
     lane = add_pause(database, LANE, "mail", paused_until=until)
     of_type = add_pause(database, TYPE, "mail", reason=None)
@@ -52,8 +52,8 @@ def test_what_is_paused_is_read_as_it_was_written(database: Database) -> None:
     assert (known.lanes, known.types) == ({"mail": lane}, {"mail": of_type})
 
 
-def test_a_pause_ends_by_itself(database: Database) -> None:
-    """At its end it is as good as gone, and may be made anew."""
+def test_a_pause_with_an_end_expires(database: Database) -> None:
+    """From its end on it is not listed."""
     until = database.clock.now() + HOUR
     add_pause(database, paused_until=until)
 
@@ -63,27 +63,27 @@ def test_a_pause_ends_by_itself(database: Database) -> None:
 
 
 def test_pausing_again_changes_the_pause(database: Database) -> None:
-    """The last word counts, and whoever says it is told that there was one."""
+    """The last reason counts, and the call returns that there was a pause."""
     first, second = make_pause(database), make_pause(database, reason="still down")
 
-    told = [database.run(lambda c, new=new: pause(c, new)) for new in (first, second)]  # type: ignore[misc]
+    were_paused = [database.run(lambda c, new=new: pause(c, new)) for new in (first, second)]  # type: ignore[misc]
 
     known = database.read(lambda connection: load_pauses(connection, database.clock.now()))
-    assert (told, known.types["noop"].reason) == ([False, True], "still down")
+    assert (were_paused, known.types["noop"].reason) == ([False, True], "still down")
 
 
-def test_resuming_tells_whether_there_was_a_pause(database: Database) -> None:
-    """Twice is no error."""
+def test_resuming_returns_whether_there_was_a_pause(database: Database) -> None:
+    """Resuming twice is no error."""
     add_pause(database, LANE, "mail")
 
     assert [end_pause(database, LANE, "mail") for _ in range(2)] == [True, False]
 
 
-# --- what was put off -------------------------------------------------------------------------------------
+# --- snoozed jobs -----------------------------------------------------------------------------------------
 
 
-def test_a_put_off_job_says_why_until_it_is_put_off_otherwise(database: Database) -> None:
-    """The reason belongs to the run_at it was written with: a retry has another one."""
+def test_a_snoozed_job_has_its_reason_until_its_run_at_changes(database: Database) -> None:
+    """A retry has another run_at and no reason."""
     job_id = insert_row(database)
     later = database.clock.now() + HOUR
     waiting = Outcome(OutcomeKind.SNOOZED, run_at=later, keeps_attempt=True, waiting_for="type noop is paused")
@@ -99,13 +99,17 @@ def test_a_put_off_job_says_why_until_it_is_put_off_otherwise(database: Database
     assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 1, later, None)
 
 
-def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
-    """In every lane and priority, whatever the reason was; others wait as before."""
-    back = [*put_off(database, 3), *put_off(database, priority=0, lane="mail"), *put_off(database, priority=2)]
+def test_resuming_a_type_makes_its_jobs_due(database: Database) -> None:
+    """In every lane and priority, with any reason; other jobs stay delayed."""
+    back = [
+        *insert_snoozed(database, 3),
+        *insert_snoozed(database, priority=0, lane="mail"),
+        *insert_snoozed(database, priority=2),
+    ]
     change_job(database, back[0], waiting_for="type noop is paused")
     later = database.clock.now() + HOUR
     staying = [
-        *put_off(database, type="sleep"),
+        *insert_snoozed(database, type="sleep"),
         insert_row(database, run_at=later),
         insert_row(database, run_at=later, waiting_for="limit noop opens at 14:05"),
     ]
@@ -118,8 +122,8 @@ def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
     assert all(get_row(database, each).run_at >= later - timedelta(minutes=1) for each in staying)
 
 
-def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among others of the same time, which are passed by."""
+def test_more_jobs_than_a_slice_are_made_due(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among others with the same run_at, which are skipped."""
     monkeypatch.setattr("mayfly.queue.pauses.ROWS_PER_SLICE", 3)
     run_at = database.clock.now() + HOUR
     text = make_pause(database).waiting_for
@@ -134,53 +138,56 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
 
 
 def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:
-    """Paused after it was planned, and before it began."""
+    """Paused after it was planned and before its first claim."""
     insert_rows(database, 3)
     claims = make_claims(database, pauses=PauseCache("default", database))
     add_pause(database, LANE, "default")
+    claims.take_over()
 
     assert (claims.next(), claims.more(2)) == ([], [])
-    assert claims.pause is not None
 
 
-def test_a_runner_notices_a_pause_with_its_next_sign_of_life(
+def test_a_runner_detects_a_pause_with_its_next_heartbeat(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has claimed by then is run; then it claims no more."""
+    """Jobs that it has claimed are run; then it claims no more."""
     insert_rows(database, 20)
-    claims = make_claims(database, pauses=PauseCache("default", database))
+    pauses = PauseCache("default", database)
+    claims = make_claims(database, pauses)
     before = len(claims.next())
     add_pause(database, LANE, "default")
     monkeypatch.setattr("runner.claims.HEARTBEAT_SECONDS", 0.0)
     noticing = len(claims.more(5))
 
     assert (before, noticing) == (5, 5)
-    assert (claims.next(), claims.pause and claims.pause.name) == ([], "default")
+    assert (claims.next(), pauses.lane_pause and pauses.lane_pause.name) == ([], "default")
 
 
 def test_a_runner_knows_the_paused_types(database: Database) -> None:
-    """From its first claim on: the pause of another lane is none of its business."""
+    """From its start on; pauses of other lanes are ignored."""
     paused = add_pause(database)
     add_pause(database, LANE, "mail")
     insert_rows(database, 1)
     pausing = PauseCache("default", database)
-    claims = make_claims(database, pauses=pausing)
+    claims = make_claims(database, pausing)
 
+    claims.take_over()
     claimed = claims.next()
     snoozed: list[Outcome] = []
-    admitted = list(pausing.admit(claimed, lambda _job, outcome: snoozed.append(outcome)))
+    check = SkipCheck(database, pausing, {})
+    admitted = list(check.admit(claimed, lambda _job, outcome: snoozed.append(outcome)))
 
-    assert (len(claimed), admitted, claims.pause) == (1, [], None)
+    assert (len(claimed), admitted, pausing.lane_pause) == (1, [], None)
     assert [each.waiting_for for each in snoozed] == [paused.waiting_for]
 
 
-def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Database) -> None:
-    """It could not know; at its own end it looks again."""
+def test_jobs_snoozed_after_the_end_of_a_pause_are_made_due(database: Database) -> None:
+    """The runner could not know of the end; it checks again when it exits."""
     add_pause(database)
-    pausing, now = PauseCache("default", database), database.clock.now()
-    database.read(lambda connection: pausing.read(connection, now))
+    pausing = PauseCache("default", database)
+    database.read(pausing.read)
     end_pause(database, TYPE, "noop")
-    late, elsewhere = put_off(database)[0], put_off(database, lane="mail")[0]
+    late, elsewhere = insert_snoozed(database)[0], insert_snoozed(database, lane="mail")[0]
 
     pausing.resume_snoozed()
 
@@ -188,12 +195,12 @@ def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Dat
     assert get_row(database, elsewhere).waiting_for is not None
 
 
-def test_what_is_still_paused_stays_put_off(database: Database) -> None:
-    """At the end of a runner's life."""
+def test_jobs_of_a_paused_type_stay_snoozed(database: Database) -> None:
+    """When the runner exits."""
     add_pause(database)
-    pausing, now = PauseCache("default", database), database.clock.now()
-    database.read(lambda connection: pausing.read(connection, now))
-    [job_id] = put_off(database)
+    pausing = PauseCache("default", database)
+    database.read(pausing.read)
+    [job_id] = insert_snoozed(database)
 
     pausing.resume_snoozed()
 

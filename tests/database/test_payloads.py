@@ -1,4 +1,4 @@
-"""Payloads are data: what goes in comes out at the handler, and what no database could hold does not go in."""
+"""Payloads reach the handler unchanged, and payloads that cannot be stored are refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,8 +39,8 @@ def nested(levels: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize("payload", [HOSTILE, nested(MAX_DEPTH)], ids=["hostile", "nested"])
-def test_a_payload_reaches_its_handler_as_it_was_given(database: Database, payload: dict[str, Any]) -> None:
-    """Whatever the database makes of NUL, of emoji or of quotes."""
+def test_a_payload_reaches_its_handler_unchanged(database: Database, payload: dict[str, Any]) -> None:
+    """Including NUL, emoji and quotes."""
     mayfly.enqueue("anything", payload)
     mayfly.enqueue_many([{"type": "anything", "payload": payload, "unique_key": "key"}])
 
@@ -53,15 +53,15 @@ def test_a_payload_reaches_its_handler_as_it_was_given(database: Database, paylo
     [
         (["a", "list"], "it must be a JSON object, not list"),
         ("text", "it must be a JSON object, not str"),
-        ({"number": float("nan")}, "it is no JSON"),
-        ({"object": object()}, "it is no JSON"),
+        ({"number": float("nan")}, "it is not valid JSON"),
+        ({"object": object()}, "it is not valid JSON"),
         ({"half a character": "\ud83e"}, "unpaired surrogate"),
         (nested(MAX_DEPTH + 1), "nested deeper than 31 levels"),
-        (nested(50_000), "it is no JSON"),
+        (nested(50_000), "it is not valid JSON"),
     ],
     ids=["list", "text", "nan", "object", "surrogate", "nested", "endless"],
 )
-def test_what_is_no_json_object_is_refused(database: Database, payload: Any, reason: str) -> None:
+def test_a_payload_that_is_not_a_json_object_is_refused(database: Database, payload: Any, reason: str) -> None:
     """With a sentence, and nothing is inserted."""
     with pytest.raises(BadPayload, match=reason):
         mayfly.enqueue("noop", payload)
@@ -70,8 +70,8 @@ def test_what_is_no_json_object_is_refused(database: Database, payload: Any, rea
 
 
 @pytest.mark.usefixtures("app")
-def test_the_payload_limit_is_in_bytes(database: Database) -> None:
-    """As many as the setting says, and not one more, whatever characters they make."""
+def test_the_limit_of_a_payload_counts_bytes(database: Database) -> None:
+    """Exactly as many as configured, in any characters."""
     just_fits = "\U0001f9a5" * ((64 * 1024 - len('{"a":""}')) // 4)
     mayfly.enqueue("noop", {"a": just_fits})
 
@@ -83,10 +83,10 @@ def test_the_payload_limit_is_in_bytes(database: Database) -> None:
 
 @pytest.fixture
 def small_packets(databases: Databases, engine_name: str, app: App, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    """A server that takes no more than a megabyte at once, and settings that allow more."""
+    """A server with a maximum packet of a megabyte, and settings that allow more."""
     server = databases.server(engine_name)
     if not isinstance(server, PrivateServer):
-        pytest.skip("the settings of a server that a variable names are not ours to change")
+        pytest.skip("the settings of a server named by a variable must not be changed")
     [(before,)] = server.execute("SELECT @@GLOBAL.max_allowed_packet")
     server.execute(f"SET GLOBAL max_allowed_packet = {MEGABYTE}")
     monkeypatch.setenv("PAYLOAD_LIMIT", "8M")
@@ -98,8 +98,8 @@ def small_packets(databases: Databases, engine_name: str, app: App, monkeypatch:
 
 
 @mysql_only
-def test_a_payload_beyond_the_servers_packet_is_refused(small_packets: App, database: Database) -> None:
-    """The server would answer by cutting the connection, and nobody would know why."""
+def test_a_payload_larger_than_the_packet_of_the_server_is_refused(small_packets: App, database: Database) -> None:
+    """Otherwise the server would close the connection without a reason."""
     with pytest.raises(PayloadTooLarge, match="max_allowed_packet allows 1,048,576"):
         mayfly.enqueue("noop", {"text": "x" * MEGABYTE})
 
@@ -107,8 +107,8 @@ def test_a_payload_beyond_the_servers_packet_is_refused(small_packets: App, data
 
 
 @mysql_only
-def test_many_payloads_beyond_the_servers_packet_are_refused(small_packets: App, database: Database) -> None:
-    """One of them is enough; those of the same statement do not come in either."""
+def test_many_payloads_larger_than_the_packet_are_refused(small_packets: App, database: Database) -> None:
+    """One of them is enough; the others of its statement are not inserted either."""
     payloads = [{"text": "x" * size} for size in (10, MEGABYTE, 10)]
 
     with pytest.raises(PayloadTooLarge, match="max_allowed_packet"):
@@ -118,16 +118,16 @@ def test_many_payloads_beyond_the_servers_packet_are_refused(small_packets: App,
 
 
 @mysql_only
-def test_payloads_that_fit_the_packet_one_by_one_come_in(small_packets: App, database: Database) -> None:
-    """However many of them there are: a statement is cut to what a server takes."""
+def test_payloads_that_fit_the_packet_one_by_one_are_inserted(small_packets: App, database: Database) -> None:
+    """Any number of them: statements are split by size."""
     inserted = mayfly.enqueue_many({"type": "noop", "payload": {"quotes": '"' * 150_000}} for _ in range(12))
 
     assert inserted == len(rows_of(database, jobs)) == 12
 
 
 @mysql_only
-def test_the_largest_payload_that_is_let_in_fits(small_packets: App, database: Database) -> None:
-    """What we count is what the driver sends, escapes included."""
+def test_the_largest_accepted_payload_fits(small_packets: App, database: Database) -> None:
+    """The counted size is what the driver sends, including escapes."""
     size = MEGABYTE - 1024
     mayfly.enqueue("noop", {"a": "x" * size})
 

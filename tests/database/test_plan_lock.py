@@ -1,4 +1,4 @@
-"""The planning lock: hosts plan one after the other, each under a number of its own, and keep a lane's cap."""
+"""The planning lock: hosts plan one after the other, each with a new number, and respect the caps of lanes."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from dispatcher.assign import Planned, plan_first
+from dispatcher.assign import LaneConditions, Planned, plan
 from dispatcher.context import CycleContext
 from mayfly.clock import milliseconds, monotonic
 from mayfly.db.connection import Connection
@@ -32,7 +32,7 @@ ROUNDS = 4
 
 
 def test_a_number_is_the_millisecond_in_which_it_was_taken(database: Database) -> None:
-    """By the database's clock, so that numbers tell the age of what bears them."""
+    """By the database's clock, so numbers show the age of a cycle."""
     before = milliseconds(database.clock.now())
 
     with planning(database, "host") as number:
@@ -41,8 +41,8 @@ def test_a_number_is_the_millisecond_in_which_it_was_taken(database: Database) -
     assert before <= number <= milliseconds(database.clock.now())
 
 
-def test_a_number_is_above_all_before_it(database: Database) -> None:
-    """Whatever the clocks do: after one from the future, the next is one more."""
+def test_numbers_always_grow(database: Database) -> None:
+    """Even if the clock is set back: after a number from the future the next one is one more."""
     future = milliseconds(database.clock.now() + timedelta(days=1))
     run(database, lambda connection: connection.execute(update(locks).where(OF_PLANS).values(number=future)))
 
@@ -53,7 +53,7 @@ def test_a_number_is_above_all_before_it(database: Database) -> None:
 
 
 def test_two_planners_never_hold_the_lock_at_once(migrated_url: str) -> None:
-    """Five hosts at it again and again: one at a time, and no number is given out twice."""
+    """Five hosts repeatedly: one at a time, and no number is used twice."""
     inside: list[str] = []
     met: list[str] = []
 
@@ -76,20 +76,20 @@ def test_two_planners_never_hold_the_lock_at_once(migrated_url: str) -> None:
     assert all(part == sorted(part) for part in numbers)
 
 
-def test_a_lock_whose_lease_ran_out_is_taken_over(database: Database, rival: Database) -> None:
-    """A host that is gone for good does not cost the others a cycle."""
-    with suppress(Gone), planning(database, "gone"):
+def test_a_lock_with_an_expired_lease_is_taken_over(database: Database, rival: Database) -> None:
+    """A dead host does not cost the others a cycle."""
+    with suppress(PlannerDied), planning(database, "gone"):
         expire(rival)
 
         with planning(rival, "next") as number:
             finish(rival, number)
-        raise Gone
+        raise PlannerDied
 
     assert holder(rival) is None
 
 
-def test_a_lock_that_is_held_is_waited_for(database: Database, rival: Database) -> None:
-    """The second host gets it when the first has written its plan, and not before."""
+def test_a_held_lock_is_waited_for(database: Database, rival: Database) -> None:
+    """The second host gets it when the first has written its plan."""
     order: list[str] = []
     started = threading.Event()
 
@@ -111,7 +111,7 @@ def test_a_lock_that_is_held_is_waited_for(database: Database, rival: Database) 
 
 
 def test_a_planner_that_lost_the_lock_writes_nothing(database: Database, rival: Database) -> None:
-    """It slept through its lease, another has planned since: its plan would count the same slots twice."""
+    """Its lease expired and another host has planned: its plan would use the same slots twice."""
     now = database.clock.now()
 
     def write(connection: Connection, number: int) -> None:
@@ -129,30 +129,30 @@ def test_a_planner_that_lost_the_lock_writes_nothing(database: Database, rival: 
     assert rows_of(database, cycles) == []
 
 
-def test_a_planner_that_fails_sets_the_lock_free(database: Database, rival: Database) -> None:
+def test_a_planner_that_fails_releases_the_lock(database: Database, rival: Database) -> None:
     """The next one does not wait for the lease."""
-    with suppress(Gone), planning(database, "failing"):
-        raise Gone
+    with suppress(PlannerDied), planning(database, "failing"):
+        raise PlannerDied
 
     assert holder(rival) is None
 
 
-def test_a_planner_that_lost_the_lock_does_not_set_it_free(database: Database, rival: Database) -> None:
-    """What it releases is its own number, not the lock of another."""
-    with suppress(Gone), planning(database, "slow"):
+def test_a_planner_that_lost_the_lock_does_not_release_it(database: Database, rival: Database) -> None:
+    """It releases only its own number."""
+    with suppress(PlannerDied), planning(database, "slow"):
         expire(rival)
         holding = planning(rival, "fast")
         holding.__enter__()
-        raise Gone
+        raise PlannerDied
 
     assert holder(rival) is not None
 
 
 @pytest.mark.parametrize(("jobs", "allowed"), [(500, 3), (4, 1)], ids=["many", "few"])
-def test_hosts_never_exceed_a_lanes_cap_together(
+def test_hosts_together_never_exceed_the_cap_of_a_lane(
     migrated_url: str, tmp_path: Path, database: Database, jobs: int, allowed: int
 ) -> None:
-    """Five hosts plan in the same instant: together they start what one would have."""
+    """Five hosts plan at the same time: together they start what one would have started."""
     insert_rows(database, jobs)
 
     plans = in_threads([plan_as(migrated_url, tmp_path, f"host-{number}", rounds=2) for number in range(HOSTS)])
@@ -163,8 +163,8 @@ def test_hosts_never_exceed_a_lanes_cap_together(
     assert len(rows_of(database, cycles)) == HOSTS * 2
 
 
-class Gone(Exception):
-    """A planner that does not come to its end."""
+class PlannerDied(Exception):
+    """Raised instead of finishing the plan."""
 
 
 def finish(database: Database, number: int) -> None:
@@ -172,7 +172,7 @@ def finish(database: Database, number: int) -> None:
 
 
 def expire(database: Database) -> None:
-    """As if the lease had run out: the holder, whoever it is, has been silent for too long."""
+    """As if the lease of the holder had expired."""
     past = database.clock.now() - timedelta(seconds=1)
     run(database, lambda connection: connection.execute(update(locks).where(OF_PLANS).values(lease_until=past)))
     assert holder(database) is not None
@@ -185,7 +185,7 @@ def holder(database: Database) -> str | None:
 
 
 def plan_as(url: str, home: Path, host: str, rounds: int) -> Callable[[], list[Planned]]:
-    """A dispatcher of that host, as far as its plans: at most three workers a lane."""
+    """The planning of a dispatcher on that host: at most three workers per lane."""
     settings = load(
         {
             "MAYFLY_HOME": str(home),
@@ -197,14 +197,14 @@ def plan_as(url: str, home: Path, host: str, rounds: int) -> Callable[[], list[P
         }
     ).settings
 
-    def plan() -> list[Planned]:
+    def plan_rounds() -> list[Planned]:
         database = Database(url)
         context = CycleContext(settings, database, silent_log(), home, monotonic())
         plans = []
         for _ in range(rounds):
             with planning(database, host) as number:
-                plans.append(plan_first(context, number))
+                plans.append(plan(context, number, number, LaneConditions()))
         database.close()
         return plans
 
-    return plan
+    return plan_rounds

@@ -1,6 +1,6 @@
-"""However many delayed and finished jobs lie around, the hot statements read what they need and nothing else.
+"""However many delayed and finished jobs there are, the hot statements read only the rows they need.
 
-60,000 delayed and 60,000 done jobs surround 100 that are due.
+60,000 delayed and 60,000 done jobs surround 100 due ones.
 """
 
 import json
@@ -13,8 +13,9 @@ from sqlalchemy import bindparam, text
 from mayfly.admin import jobs, lanes
 from mayfly.admin.actions import CANCEL
 from mayfly.admin.filters import JobFilter, Range, past, ranges
-from mayfly.admin.job import before_statement, relatives_statement
-from mayfly.admin.jobs import ALL_STATUSES
+from mayfly.admin.health import STILL_DEAD
+from mayfly.admin.job import Relative, before_statement, relatives_source
+from mayfly.admin.jobs import ALL_STATUSES, aggregates_statement, jobs_with, view_statement
 from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
@@ -31,273 +32,293 @@ from mayfly.queue.prune import finished_jobs
 from mayfly.queue.rescue import PROCESSING_JOBS
 from mayfly.schema.column_types import UtcDateTime
 from mayfly.schema.tables import NORMAL
-from tests.database.filled_databases import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
-from tests.database.query_plans import Look, explained, plan_of
+from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
+from tests.database.query_plans import QueryPlan, query_plan, raw_plan
 from tests.databases import Databases
 from tests.factories import insert_rows
 from tests.sqlalchemy_engines import run
 
-CROWD = 60_000  # with half as many PostgreSQL would guess that a sort is cheaper
-CROWD_OF_SQLITE = 10_000  # EXPLAIN does not run the statement there, and its plan does not depend on the number
+OTHER_JOBS = 60_000  # with half as many, PostgreSQL estimates that a sort is cheaper
+OTHER_JOBS_ON_SQLITE = 10_000  # EXPLAIN does not run the statement there, and its plan does not depend on the number
 DUE = 100
 
-# Right after a bulk insert a database can only guess what is in the table; later it has statistics.
-STAGES = [(name, stage) for name in ENGINES for stage in ("guessing", "informed")]
+# Right after a bulk insert a database has no statistics of the table.
+STAGES = [(name, stage) for name in ENGINES for stage in ("without_statistics", "with_statistics")]
 
 
 @pytest.fixture(scope="module")
-def guessing(databases: Databases) -> Iterator[Crowds]:
-    with crowds_of(databases, fill_all) as opened:
+def without_statistics(databases: Databases) -> Iterator[FilledDatabases]:
+    with filled_databases(databases, fill_all) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def informed(databases: Databases) -> Iterator[Crowds]:
+def with_statistics(databases: Databases) -> Iterator[FilledDatabases]:
     def fill_and_analyse(database: Database, engine_name: str) -> None:
         fill_all(database, engine_name)
         analyse(database, engine_name, "mayfly_jobs")
 
-    with crowds_of(databases, fill_and_analyse) as opened:
+    with filled_databases(databases, fill_and_analyse) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module", params=STAGES, ids="-".join)
-def crowded(request: pytest.FixtureRequest, guessing: Crowds, informed: Crowds) -> Database:
-    """Each stage has a database of its own: in a random order statistics may come first."""
+def filled(
+    request: pytest.FixtureRequest, without_statistics: FilledDatabases, with_statistics: FilledDatabases
+) -> Database:
+    """Each stage has its own database: in a random order statistics may come first."""
     engine_name, stage = request.param
-    return (informed if stage == "informed" else guessing)(engine_name)
+    return (with_statistics if stage == "with_statistics" else without_statistics)(engine_name)
 
 
-def test_a_claim_reads_only_what_it_takes(crowded: Database) -> None:
-    """The claim index as a pure range: no sort, and no row beyond the ten."""
-    look = explained(crowded, due_statement(crowded.dialect), next_ten(crowded.clock.now()))
+def test_a_claim_reads_only_the_rows_it_takes(filled: Database) -> None:
+    """A range of the claim index: no sort, and no row beyond the ten."""
+    plan = query_plan(filled, due_statement(filled.dialect), next_ten(filled.clock.now()))
 
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
-
-
-def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
-    """The delayed jobs are not even looked at."""
-    long_ago = crowded.clock.now() - timedelta(hours=2)
-
-    look = explained(crowded, due_statement(crowded.dialect), next_ten(long_ago))
-
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 10))
 
 
-def test_a_claim_from_a_front_begins_there(database: Database) -> None:
-    """The range has both ends, also in a backlog."""
+def test_a_claim_of_a_drained_priority_reads_nothing(filled: Database) -> None:
+    """Delayed jobs are not read."""
+    long_ago = filled.clock.now() - timedelta(hours=2)
+
+    plan = query_plan(filled, due_statement(filled.dialect), next_ten(long_ago))
+
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 0))
+
+
+def test_a_claim_with_a_cursor_starts_there(database: Database) -> None:
+    """The range has both bounds, also in a backlog."""
     begins = {"sqlite": "run_at>?", "mysql": '"access_type": "range"', "postgresql": "run_at >="}
     now = database.clock.now()
     insert_rows(database, 3000, run_at=now - timedelta(minutes=1))
     statement = from_cursor_statement(database.dialect)
     values = {**next_ten(now), "since": now - timedelta(minutes=1)}
 
-    plan = database.run(lambda connection: plan_of(connection, statement, values))
+    plan = database.run(lambda connection: raw_plan(connection, statement, values))
 
     assert begins[database.dialect.name] in json.dumps(plan)
 
 
-def test_a_look_for_due_priorities_reads_one_row_of_each(crowded: Database) -> None:
-    """From the far end, where nothing was claimed yet."""
-    look = explained(crowded, DUE_PRIORITIES, {"lane": "default", "now": crowded.clock.now()})
+def test_the_query_for_due_priorities_reads_one_row_of_each(filled: Database) -> None:
+    """From the end of the index that claims have not reached."""
+    plan = query_plan(filled, DUE_PRIORITIES, {"lane": "default", "now": filled.clock.now()})
 
-    assert (set(look.indexes), look.scans, look.sorts) == ({"mayfly_jobs_claim"}, (), False)
+    assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
 
 
-def test_a_count_reads_only_what_is_due(crowded: Database) -> None:
+def test_a_count_reads_only_due_jobs(filled: Database) -> None:
     """In both lanes and all priorities, in one statement."""
-    look = explained(
-        crowded,
+    plan = query_plan(
+        filled,
         count_statement([1000, 1000]),
-        {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()},
+        {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()},
     )
 
-    assert look == Look(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=told(crowded, DUE + 1))
+    assert plan == QueryPlan(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=rows_read(filled, DUE + 1))
 
 
-def test_a_count_stops_at_its_cap(crowded: Database) -> None:
-    """One row beyond says that there are more."""
-    look = explained(crowded, count_statement([20]), {"lane_0": "default", "now": crowded.clock.now()})
+def test_a_count_stops_at_its_cap(filled: Database) -> None:
+    """One row beyond the cap shows that there are more."""
+    plan = query_plan(filled, count_statement([20]), {"lane_0": "default", "now": filled.clock.now()})
 
-    assert look == Look(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=told(crowded, 21))
+    assert plan == QueryPlan(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=rows_read(filled, 21))
+
+
+def test_the_newest_dead_jobs_are_read_in_the_order_of_the_index(filled: Database) -> None:
+    """No more than asked for. With the status of the many jobs of this database."""
+    statement = STILL_DEAD.replace("'dead'", "'done'")
+    plan = query_plan(filled, statement, {"lane": "default", "since": filled.clock.now(), "size": 10})
+
+    assert plan == QueryPlan(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=rows_read(filled, 10))
 
 
 @pytest.mark.parametrize("after", ["", "default", "mail"])
-def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> None:
-    """However many rows lie between. MariaDB answers from the index before there is anything to read."""
-    look = explained(crowded, NEXT_LANE, {"lane": after})
+def test_the_next_lane_is_found_by_one_probe(filled: Database, after: str) -> None:
+    """However many rows are in between. MariaDB answers from the index during optimisation."""
+    plan = query_plan(filled, NEXT_LANE, {"lane": after})
 
-    assert (look.scans, look.sorts) == ((), False)
-    assert (look.rows or 0) <= 1
-
-
-def test_the_lanes_are_found(crowded: Database) -> None:
-    """Those that have any rows, in order."""
-    assert crowded.read(lambda connection: find_lanes(connection)) == ["default", "mail"]
+    assert (plan.scans, plan.sorts) == ((), False)
+    assert (plan.rows or 0) <= 1
 
 
-def test_what_is_being_processed_is_found_without_a_scan(crowded: Database) -> None:
-    """Rescue reads the jobs that somebody holds, and no others."""
-    look = explained(crowded, PROCESSING_JOBS, {"lane": "default"})
-
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, DUE))
+def test_lanes_with_rows_are_found(filled: Database) -> None:
+    """In order."""
+    assert filled.read(lambda connection: find_lanes(connection)) == ["default", "mail"]
 
 
-def test_the_holder_of_a_key_is_found_without_a_scan(crowded: Database) -> None:
-    """The unique key is an index, not a query."""
-    if not crowded.dialect.has_insert_returning:
-        pytest.skip("here the INSERT itself says who holds the key")
+def test_processing_jobs_are_found_without_a_scan(filled: Database) -> None:
+    """Rescue reads claimed jobs only."""
+    plan = query_plan(filled, PROCESSING_JOBS, {"lane": "default"})
 
-    whose = {"unique_key": "some key", "now": crowded.clock.now()}
-    look = explained(crowded, holder_statement(crowded.dialect), whose)
-
-    assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, DUE))
 
 
-def test_keys_whose_time_is_over_are_found_without_a_scan(crowded: Database) -> None:
+def test_the_holder_of_a_key_is_found_without_a_scan(filled: Database) -> None:
+    """By the index of the unique key."""
+    if not filled.dialect.has_insert_returning:
+        pytest.skip("here the INSERT itself returns the holder of the key")
+
+    whose = {"unique_key": "some key", "now": filled.clock.now()}
+    plan = query_plan(filled, holder_statement(filled.dialect), whose)
+
+    assert plan == QueryPlan(("mayfly_jobs_unique",), scans=(), sorts=False, rows=rows_read(filled, 0))
+
+
+def test_keys_whose_period_is_over_are_found_without_a_scan(filled: Database) -> None:
     """However many are asked for at once."""
     keys = {f"key_{number}": f"key {number}" for number in range(100)}
 
-    look = explained(crowded, finished_statement(crowded.dialect, list(keys)), {**keys, "now": crowded.clock.now()})
+    plan = query_plan(filled, finished_statement(filled.dialect, list(keys)), {**keys, "now": filled.clock.now()})
 
-    assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
+    assert plan == QueryPlan(("mayfly_jobs_unique",), scans=(), sorts=False, rows=rows_read(filled, 0))
 
 
-def test_the_youngest_live_job_of_a_group_is_found_at_once(crowded: Database) -> None:
-    """Backwards along the index of groups: one row, though thousands of the same group have ended before it.
+def test_the_youngest_live_job_of_a_group_is_found_by_the_index(filled: Database) -> None:
+    """Backwards along the index of groups: one row, though thousands of the group have ended.
 
-    PostgreSQL without statistics takes groups for small, and reads and sorts this one; no row beyond it.
+    PostgreSQL without statistics expects small groups, and reads and sorts this one, but no other row.
     """
-    look = explained(crowded, YOUNGEST_LIVE_JOB, {"key": "campaign"})
+    plan = query_plan(filled, YOUNGEST_LIVE_JOB, {"key": "campaign"})
 
-    assert (look.indexes, look.scans) == (("mayfly_jobs_group",), ())
-    assert look.rows == told(crowded, DUE + 10_000 if look.sorts else 1)
+    assert (plan.indexes, plan.scans) == (("mayfly_jobs_group",), ())
+    assert plan.rows == rows_read(filled, DUE + 10_000 if plan.sorts else 1)
 
 
-def test_a_slice_to_prune_is_read_in_order(crowded: Database) -> None:
+def test_a_slice_to_prune_is_read_in_order(filled: Database) -> None:
     """500 of 60,000, the oldest first, along the claim index."""
-    search = finished_jobs("default", "done", NORMAL, crowded.clock.now() - timedelta(days=7))
+    search = finished_jobs("default", "done", NORMAL, filled.clock.now() - timedelta(days=7))
 
-    look = explained(crowded, search.statement, search.values)
+    plan = query_plan(filled, search.statement, search.values)
 
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 500))
-
-
-def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Database) -> None:
-    """`mayfly why` reads what a claim would take first, and nothing that is delayed."""
-    values = {**next_ten(crowded.clock.now()), "id": 0}
-
-    look = explained(crowded, before_statement(own=True), values)
-
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 500))
 
 
-def test_interrupted_jobs_are_looked_for_along_the_claim_index(crowded: Database) -> None:
-    """No further than is asked for."""
-    look = explained(crowded, INTERRUPTED_JOBS, next_ten(crowded.clock.now()))
+def test_jobs_before_a_job_are_counted_along_the_claim_index(filled: Database) -> None:
+    """`mayfly why` reads the jobs that a claim would take first, and no delayed ones."""
+    values = {**next_ten(filled.clock.now()), "id": 0}
 
-    assert (set(look.indexes), look.scans, look.sorts) == ({"mayfly_jobs_claim"}, (), False)
-    assert look.rows == told(crowded, 10)
+    plan = query_plan(filled, before_statement(own=True), values)
 
-
-def test_the_children_of_a_job_are_found_without_a_scan(crowded: Database) -> None:
-    """Also where it has none, as most have."""
-    look = explained(crowded, relatives_statement("parent_id = :id", "ASC"), {"id": 1, "size": 20})
-
-    assert look == Look(("mayfly_jobs_parent",), scans=(), sorts=False, rows=told(crowded, 0))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 10))
 
 
-def test_a_job_to_begin_with_is_found_by_its_id(crowded: Database) -> None:
-    """One row at most: MariaDB looks it up before there is a plan to tell of."""
-    wanted = {"id": 7, "lane": "default", "now": crowded.clock.now() + timedelta(days=1)}
+def test_interrupted_jobs_are_found_along_the_claim_index(filled: Database) -> None:
+    """Up to the requested number."""
+    plan = query_plan(filled, INTERRUPTED_JOBS, next_ten(filled.clock.now()))
 
-    look = explained(crowded, first_statement(crowded.dialect), wanted)
-
-    assert (look.scans, look.sorts) == ((), False)
-    assert (look.rows or 0) <= 1
+    assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
+    assert plan.rows == rows_read(filled, 10)
 
 
-def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> None:
-    """A thousand of 60,000 that are delayed."""
-    after = between_two(crowded.clock.now() + timedelta(minutes=1))
-    [found, *_] = [each for each in ranges_of(crowded, JobFilter(lane="default")) if "priority = 1" in each.where]
+def test_the_children_of_a_job_are_found_without_a_scan(filled: Database) -> None:
+    """Also if there are none, as for most jobs."""
+    plan = query_plan(
+        filled, view_statement(Relative, relatives_source("parent_id = :id", "ASC")), {"id": 1, "size": 20}
+    )
 
-    look = explained(crowded, found.statement(continues=True), found.given(1000, (after, 0)))
+    assert plan == QueryPlan(("mayfly_jobs_parent",), scans=(), sorts=False, rows=rows_read(filled, 0))
 
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 1000))
+
+def test_the_first_job_of_a_runner_is_found_by_its_id(filled: Database) -> None:
+    """At most one row: MariaDB reads it during optimisation, so there is no plan."""
+    wanted = {"id": 7, "lane": "default", "now": filled.clock.now() + timedelta(days=1)}
+
+    plan = query_plan(filled, first_statement(filled.dialect), wanted)
+
+    assert (plan.scans, plan.sorts) == ((), False)
+    assert (plan.rows or 0) <= 1
+
+
+def test_a_slice_to_cancel_is_read_along_the_claim_index(filled: Database) -> None:
+    """A thousand of 60,000 delayed jobs."""
+    after = between_two(filled.clock.now() + timedelta(minutes=1))
+    [found, *_] = [each for each in ranges_of(filled, JobFilter(lane="default")) if "priority = 1" in each.where]
+
+    plan = query_plan(filled, found.statement(continues=True), found.given(1000, (after, 0)))
+
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 1000))
 
 
 @pytest.mark.parametrize("has_floor", [False, True])
-def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(crowded: Database, has_floor: bool) -> None:
-    """Fifty of 60,000 that are done, from the middle on: no sort, and no row beyond them."""
-    middle = between_two(crowded.clock.now() - timedelta(days=30, seconds=30))
+def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(filled: Database, has_floor: bool) -> None:
+    """Fifty of 60,000 done jobs, from the middle on: no sort, and no row beyond them."""
+    middle = between_two(filled.clock.now() - timedelta(days=30, seconds=30))
     [found] = [
-        each for each in browsed(crowded, JobFilter(lane="default", status="done")) if "priority = 1" in each.where
+        each for each in list_ranges(filled, JobFilter(lane="default", status="done")) if "priority = 1" in each.where
     ]
     positions = {"after": (middle, 0), "floor": (middle - timedelta(seconds=15), 0) if has_floor else None}
 
     statement = found.statement(continues=True, newest_first=True, has_floor=has_floor)
-    look = explained(crowded, statement, found.given(50, **positions))
+    plan = query_plan(filled, statement, found.given(50, **positions))
 
-    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 50))
-
-
-def test_lanes_are_counted_no_further_than_their_caps(crowded: Database) -> None:
-    """What is due, what runs and what is dead of two lanes, each by the claim index."""
-    values = {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()}
-
-    look = explained(crowded, lanes.count_statement(2, 20), values)
-
-    assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
-    assert look.rows == told(crowded, 21 + 1 + 21)
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 50))
 
 
-def test_statuses_are_counted_no_further_than_their_caps(crowded: Database) -> None:
-    """Each by the claim index, none beyond one more than the cap."""
+def test_counts_of_lanes_stop_at_their_caps(filled: Database) -> None:
+    """Due, running and dead jobs of two lanes, each by the claim index."""
+    values = {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()}
+    queries = [query for _key, query in lanes.count_queries(["default", "mail"], 21)]
+
+    plan = query_plan(filled, aggregates_statement("COUNT(*)", queries), values)
+
+    assert (plan.indexes, plan.scans, plan.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
+    assert plan.rows == rows_read(filled, 21 + 1 + 21)
+
+
+def test_counts_of_statuses_stop_at_their_caps(filled: Database) -> None:
+    """Each by the claim index, and at most one row beyond the cap."""
     values = {"lane_0": "default", "lane_1": "mail"}
+    named = [(status, lane) for lane in (":lane_0", ":lane_1") for status in ("pending", "done", "dead")]
+    queries = [jobs_with(*each, jobs.MAX_STATUS_COUNTED + 1) for each in named]
 
-    look = explained(crowded, jobs.lanes_statement(2, ("pending", "done", "dead")), values)
+    plan = query_plan(filled, aggregates_statement("COUNT(*)", queries), values)
 
-    assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
-    assert look.rows == told(crowded, 2 * (jobs.MAX_STATUS_COUNTED + 1) + 1)
+    assert (plan.indexes, plan.scans, plan.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
+    assert plan.rows == rows_read(filled, 2 * (jobs.MAX_STATUS_COUNTED + 1) + 1)
 
 
-def test_an_estimate_reads_down_to_its_floor_alone(crowded: Database) -> None:
-    """A type that is not there, in a lane of 60,000 that wait: so many rows as are worth it."""
-    which = JobFilter(lane="default", type="none")
-    [found] = [each for each in ranges_of(crowded, which) if "priority = 1" in each.where and "pending" in each.where]
-    floor = crowded.read(lambda connection: found.floor(connection, 500))
+def test_an_estimate_reads_down_to_its_floor_only(filled: Database) -> None:
+    """For a type that does not exist, in a lane of 60,000 pending jobs."""
+    job_filter = JobFilter(lane="default", type="none")
+    [found] = [
+        each for each in ranges_of(filled, job_filter) if "priority = 1" in each.where and "pending" in each.where
+    ]
+    floor = filled.read(lambda connection: found.floor(connection, 500))
     statement = found._rest(past(found.key, ">", "floor", or_equal=True))
 
-    look = explained(crowded, f"SELECT {found.id} {statement}", found.given(1, floor=floor))
+    plan = query_plan(filled, f"SELECT {found.id} {statement}", found.given(1, floor=floor))
 
-    assert (look.indexes, look.scans) == (("mayfly_jobs_claim",), ())
-    assert look.rows is None or look.rows <= 500
-
-
-def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) -> None:
-    """For each priority: one that is due, and one that is not yet."""
-    look = explained(crowded, lanes.time_statement(1), {"lane_0": "default", "now": crowded.clock.now()})
-
-    # SQLite also calls it a search when the least of the one row is taken that was found.
-    assert [each for each in look.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"] * 6
-    assert (look.scans, look.sorts, look.rows) == ((), False, told(crowded, 2))
+    assert (plan.indexes, plan.scans) == (("mayfly_jobs_claim",), ())
+    assert plan.rows is None or plan.rows <= 500
 
 
-def browsed(database: Database, which: JobFilter) -> list[Range]:
-    return database.read(lambda connection: ranges(connection, which, ALL_STATUSES, {}))
+def test_the_oldest_and_the_next_job_of_a_lane_are_one_probe_each(filled: Database) -> None:
+    """For each priority: one due, and one delayed job."""
+    queries = [query for _key, query in lanes.time_queries(["default"])]
+    values = {"lane_0": "default", "now": filled.clock.now()}
+
+    plan = query_plan(filled, aggregates_statement("MIN(run_at)", queries), values)
+
+    # SQLite also calls it a search when it takes the minimum of the one row found.
+    assert [each for each in plan.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"] * 6
+    assert (plan.scans, plan.sorts, plan.rows) == ((), False, rows_read(filled, 2))
 
 
-def ranges_of(database: Database, which: JobFilter) -> list[Range]:
-    return database.read(lambda connection: ranges(connection, which, CANCEL.applies_to, {}))
+def list_ranges(database: Database, job_filter: JobFilter) -> list[Range]:
+    return database.read(lambda connection: ranges(connection, job_filter, ALL_STATUSES, {}))
+
+
+def ranges_of(database: Database, job_filter: JobFilter) -> list[Range]:
+    return database.read(lambda connection: ranges(connection, job_filter, CANCEL.applies_to, {}))
 
 
 def next_ten(now: datetime) -> Values:
     return {"lane": "default", "priority": NORMAL, "now": now, "size": 10}
 
 
-def told(database: Database, rows: int) -> int | None:
-    """SQLite does not say how many rows it read; its plan says that it was a range."""
+def rows_read(database: Database, rows: int) -> int | None:
+    """SQLite does not report how many rows it read; its plan shows a range."""
     return None if database.dialect.name == "sqlite" else rows
 
 
@@ -306,19 +327,19 @@ def whole_milliseconds(at: datetime) -> datetime:
 
 
 def between_two(at: datetime) -> datetime:
-    """No job has this time, so none of them has to be looked at twice."""
+    """No job has this time, so no row is read twice."""
     return whole_milliseconds(at) + timedelta(microseconds=500)
 
 
 def fill_all(database: Database, engine_name: str) -> None:
     now = whole_milliseconds(database.clock.now())
-    crowd = CROWD_OF_SQLITE if engine_name == "sqlite" else CROWD
-    fill(database, engine_name, crowd, "pending", now + timedelta(hours=1))
-    fill(database, engine_name, crowd, "done", now - timedelta(days=30))
+    others = OTHER_JOBS_ON_SQLITE if engine_name == "sqlite" else OTHER_JOBS
+    fill(database, engine_name, others, "pending", now + timedelta(hours=1))
+    fill(database, engine_name, others, "done", now - timedelta(days=30))
     fill(database, engine_name, DUE, "pending", now - timedelta(hours=1))
     fill(database, engine_name, DUE, "processing", now - timedelta(hours=1))
     fill(database, engine_name, 1, "pending", now - timedelta(hours=1), lane="mail")
-    some = f"status = 'processing' OR id BETWEEN {crowd + 1} AND {crowd + 10_000}"
+    some = f"status = 'processing' OR id BETWEEN {others + 1} AND {others + 10_000}"
     group = text(f"UPDATE mayfly_jobs SET group_key = 'campaign' WHERE {some}")
     run(database, lambda connection: connection.execute(group))
 

@@ -1,4 +1,4 @@
-"""The last hour as the overview tells it: missed minutes, overruns, and what has newly died."""
+"""The last hour in the overview: missed minutes, overruns, and newly dead jobs."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,8 +18,8 @@ MINUTE = timedelta(minutes=1)
 NOW = NOON + timedelta(hours=2)
 
 
-def test_a_missed_minute_stands_between_those_that_were_not(database: Database) -> None:
-    """Of each host by itself, and until now."""
+def test_a_missed_minute_stands_between_its_cycles(database: Database) -> None:
+    """For each host, and until now."""
     for minute in (10, 9, 6, 5):
         cycle(database, minute, "a")
     for minute in range(10):
@@ -27,12 +27,12 @@ def test_a_missed_minute_stands_between_those_that_were_not(database: Database) 
 
     rows = list_all(database)
 
-    assert [(each.host, each.minutes) for each in rows if isinstance(each, Gap)] == [("a", 4), ("a", 2)]
+    assert [(each.host, each.missed_minutes) for each in rows if isinstance(each, Gap)] == [("a", 4), ("a", 2)]
     assert len([each for each in rows if isinstance(each, CycleView)]) == 14
 
 
-def test_pages_lose_no_cycle_and_no_gap(database: Database) -> None:
-    """Wherever a page ends, also right before a gap."""
+def test_pages_contain_every_cycle_and_gap(database: Database) -> None:
+    """Wherever a page ends, also directly before a gap."""
     for minute in (30, 29, 25, 24, 23, 10, 9, 3, 2):
         cycle(database, minute, "a")
         cycle(database, minute, "b", late=timedelta(milliseconds=7))
@@ -40,13 +40,13 @@ def test_pages_lose_no_cycle_and_no_gap(database: Database) -> None:
 
     whole = list_all(database)
 
-    assert [each.minutes for each in whole if isinstance(each, Gap)] == [1, 1, 5, 5, 12, 12, 3, 3, 29]
+    assert [each.missed_minutes for each in whole if isinstance(each, Gap)] == [1, 1, 5, 5, 12, 12, 3, 3, 29]
     for size in (1, 2, 3, 5):
         assert list_all(database, size) == whole
 
 
-def test_regularity_is_of_each_host_in_the_last_hour(database: Database) -> None:
-    """What is missing until now counts; what ended before does not."""
+def test_regularity_is_that_of_each_host_in_the_last_hour(database: Database) -> None:
+    """Minutes missing until now count; earlier cycles do not."""
     for minute in (90, 30, 29, 27, 4, 3):
         cycle(database, minute, "a", took=61_000 if minute == 29 else 900)
     cycle(database, 70, "gone")
@@ -58,8 +58,8 @@ def test_regularity_is_of_each_host_in_the_last_hour(database: Database) -> None
     assert found == {"a": Regularity(missed=1 + 22 + 2, overruns=1), "b": Regularity()}
 
 
-def test_what_has_newly_died_is_counted_by_lane_and_type(database: Database) -> None:
-    """Most first, with the newest error of each; older deaths are no news."""
+def test_newly_dead_jobs_are_counted_by_lane_and_type(database: Database) -> None:
+    """The most first, with the newest error of each; older ones are not included."""
     died = {
         ("mail", "send", "dead"): Count(2),
         ("images", "resize", "dead"): Count(7),
@@ -79,8 +79,7 @@ def test_what_has_newly_died_is_counted_by_lane_and_type(database: Database) -> 
     assert (mail.newest_id, mail.died_at) == (job_id, NOW - 8 * MINUTE)
 
 
-def test_nothing_has_died(database: Database) -> None:
-    """As it should be."""
+def test_without_dead_jobs_the_list_is_empty(database: Database) -> None:
     assert database.read(lambda connection: list_newly_dead(connection, NOW)) == []
 
 

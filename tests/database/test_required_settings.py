@@ -1,13 +1,14 @@
-"""Jobs whose handler requires a setting that is missing: cancelled with the reason, and never called."""
+"""Jobs whose handler requires a missing setting are cancelled with the reason; the handler is not called."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from mayfly import Job, enqueue, handler
-from mayfly.cli.doctor import integration_results
+from mayfly.cli.doctor import Installation, check_integrations
 from mayfly.db.database import Database
-from mayfly.registry import declared
+from mayfly.registry import Registry, declared
+from mayfly.settings import load
 from mayfly.testing import drain, run_inline, using_database
 from tests.factories import get_row
 
@@ -36,7 +37,7 @@ def called(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
 @pytest.mark.parametrize("type_name", ["ask_vendor", "ask_vendor_async"])
 def test_without_its_setting_a_job_is_cancelled(database: Database, called: list[int], type_name: str) -> None:
-    """Unspent, with a reason that names what is missing and nothing else."""
+    """Without using an attempt; the reason names the missing settings only."""
     job_id = enqueue(type_name)
 
     outcomes = drain().outcomes
@@ -46,7 +47,7 @@ def test_without_its_setting_a_job_is_cancelled(database: Database, called: list
     assert (row.status, row.attempts, row.last_error) == ("cancelled", 0, REASON)
 
 
-def test_with_its_setting_it_is_run(called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_its_setting_a_job_is_run(called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """From the next runner on."""
     monkeypatch.setenv("VENDOR_KEY", "s3cret")
     enqueue("ask_vendor")
@@ -55,19 +56,21 @@ def test_with_its_setting_it_is_run(called: list[int], monkeypatch: pytest.Monke
     assert len(called) == 1
 
 
-def test_run_inline_obeys_it_too(called: list[int]) -> None:
-    """A test sees what a runner would do."""
+def test_run_inline_checks_required_settings(called: list[int]) -> None:
+    """A test sees the outcome of a runner."""
     run = run_inline("ask_vendor")
 
     assert (run.kind, run.outcome.error, called) == ("cancelled", REASON, [])
 
 
-def test_doctor_tells_what_is_off(called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which setting, and whose jobs; when all are there, that."""
+def test_doctor_lists_missing_settings(called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their handlers, or that none is missing."""
     mine = {name: each for name, each in declared().items() if name.startswith("ask_vendor")}
-    before = [each.text for each in integration_results(mine)]
+    installation = Installation(load({}))
+    installation.registry = Registry(mine)
+    before = [each.text for each in check_integrations(installation)]
     monkeypatch.setenv("VENDOR_KEY", "s3cret")
-    after = [each.text for each in integration_results(mine)]
+    after = [each.text for each in check_integrations(installation)]
 
-    assert before == ["off: VENDOR_KEY is not set: jobs of ask_vendor, ask_vendor_async are cancelled."]
-    assert after == ["all are configured: VENDOR_KEY, VENDOR_URL"]
+    assert before == ["disabled: VENDOR_KEY is not set, so jobs of type ask_vendor, ask_vendor_async are cancelled."]
+    assert after == ["all configured: VENDOR_KEY, VENDOR_URL"]

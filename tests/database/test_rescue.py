@@ -1,4 +1,4 @@
-"""Jobs of dead runners are given back: by liveness on this machine, by the lease of another's, never by age."""
+"""Jobs of dead runners are released: by process on this machine, by lease for other hosts, never by age."""
 
 import subprocess
 import sys
@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from dispatcher.exits import judge_lost
+from dispatcher.rescue import judge_lost
 from mayfly.db.database import Database
 from mayfly.job import Job, RareFields
 from mayfly.process.identity import Host, Process, start_time, this_host, this_process
 from mayfly.process.status_page import RunnerStatus, RunningJob
-from mayfly.queue.failure import Failure
-from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
+from mayfly.queue.outcome import DONE, Failure, Outcome, Settlement, Settler
 from mayfly.queue.policy import Backoff, RetryContext, after_failure
-from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
-from mayfly.queue.settle import settle
+from mayfly.queue.rescue import close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
+from mayfly.queue.settle import Settled, settle
 from mayfly.schema import metadata as tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
 from tests.factories import get_row, insert_rows
@@ -25,20 +24,20 @@ ELSEWHERE = Host("there", "another boot/another namespace")
 
 
 def test_a_runner_of_this_machine_is_dead_when_its_process_is(database: Database) -> None:
-    """At once: its lease may have long to go."""
+    """At once, even if its lease has not expired."""
     insert_runner(database, process=dead_process(), lease_seconds=3600)
 
     assert found_dead(database) == ["worker-1"]
 
 
-def test_a_runner_of_this_machine_lives_as_long_as_its_process(database: Database) -> None:
-    """Even past its lease: here nobody has to guess."""
+def test_a_runner_of_this_machine_is_alive_as_long_as_its_process(database: Database) -> None:
+    """Even after its lease."""
     insert_runner(database, process=this_process(), lease_seconds=-3600)
 
     assert found_dead(database) == []
 
 
-def test_a_pid_that_was_given_to_another_process_is_no_life(database: Database) -> None:
+def test_a_reused_pid_does_not_keep_a_runner_alive(database: Database) -> None:
     """A process is its pid and its start time."""
     reused = this_process()._replace(started=this_process().started - 1)
     insert_runner(database, process=reused)
@@ -46,24 +45,24 @@ def test_a_pid_that_was_given_to_another_process_is_no_life(database: Database) 
     assert found_dead(database) == ["worker-1"]
 
 
-def test_a_runner_of_another_host_lives_until_its_lease_ends(database: Database) -> None:
-    """Its pid means nothing here, whoever has it."""
+def test_a_runner_of_another_host_is_alive_until_its_lease_ends(database: Database) -> None:
+    """Its pid has no meaning here."""
     insert_runner(database, "worker-1", place=ELSEWHERE, process=dead_process(), lease_seconds=60)
     insert_runner(database, "worker-2", place=ELSEWHERE, process=this_process(), lease_seconds=-1)
 
     assert found_dead(database) == ["worker-2"]
 
 
-def test_a_runner_from_before_a_reboot_is_judged_by_its_lease(database: Database) -> None:
-    """The same host name on another boot is another place: its pids are long gone, and may be others' now."""
+def test_a_runner_from_before_a_reboot_is_checked_by_its_lease(database: Database) -> None:
+    """After a reboot its pid may belong to another process."""
     before = Host(HERE.name, "the boot before/1")
     insert_runner(database, place=before, process=this_process(), lease_seconds=60)
 
     assert found_dead(database) == []
 
 
-def test_a_runner_that_was_closed_is_no_longer_looked_at(database: Database) -> None:
-    """Its end has been seen once, and that is enough."""
+def test_a_closed_runner_is_not_checked_again(database: Database) -> None:
+    """Its end was recorded once."""
     insert_runner(database, process=dead_process())
     close_lost(database, "worker-1", RunnerStatus(done=3, failed=1))
 
@@ -72,8 +71,8 @@ def test_a_runner_that_was_closed_is_no_longer_looked_at(database: Database) -> 
     assert (row.ending, row.jobs_done, row.jobs_failed, row.exit_code) == ("lost", 3, 1, None)
 
 
-def test_only_the_jobs_of_that_runner_are_held_by_it(database: Database) -> None:
-    """In its lane, and not yet settled."""
+def test_only_jobs_of_the_runner_are_rescued(database: Database) -> None:
+    """Those of its lane that are not settled."""
     insert_rows(database, 3)
     first, second = claim_jobs(database, 2)
     claim_jobs(database, 1, "worker-2")
@@ -84,8 +83,8 @@ def test_only_the_jobs_of_that_runner_are_held_by_it(database: Database) -> None
     assert [job.id for job in held] == [second.id]
 
 
-def test_a_held_job_is_known_as_it_was_claimed(database: Database) -> None:
-    """The same token and the same attempt, so that it can be settled for its runner."""
+def test_a_held_job_has_the_values_of_its_claim(database: Database) -> None:
+    """The same token and attempt, so that it can be settled for its runner."""
     insert_rows(
         database, 1, type="sleep", payload='{"seconds": 1}', attempts=1, crashes=1, interruptions=2, suspect=1
     )
@@ -96,8 +95,8 @@ def test_a_held_job_is_known_as_it_was_claimed(database: Database) -> None:
     assert replace(held, group_key=claimed.group_key) == claimed
 
 
-def test_of_several_jobs_without_a_page_all_are_suspects(database: Database) -> None:
-    """Any of them may be the culprit: each is run again alone, and none has spent anything."""
+def test_without_a_status_page_all_of_several_jobs_are_suspects(database: Database) -> None:
+    """Each is run again alone, and no attempt is used."""
     jobs = insert_rows(database, 3)
     claim_jobs(database)
 
@@ -109,7 +108,7 @@ def test_of_several_jobs_without_a_page_all_are_suspects(database: Database) -> 
     assert rows_of(database, tables.attempts) == []
 
 
-def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
+def test_without_a_status_page_a_single_job_has_crashed(database: Database) -> None:
     """No other job can have been running."""
     [job] = insert_rows(database, 1)
     claim_jobs(database)
@@ -124,8 +123,8 @@ def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
     assert [each.outcome for each in rows_of(database, tables.attempts)] == ["crashed"]
 
 
-def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> None:
-    """The rest of the claim goes back as if nothing had been."""
+def test_with_a_status_page_only_the_running_job_has_crashed(database: Database) -> None:
+    """The other jobs of the claim are released unchanged."""
     jobs = insert_rows(database, 3)
     claim_jobs(database)
 
@@ -140,8 +139,8 @@ def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> Non
     ]
 
 
-def test_the_third_crash_is_the_last(database: Database) -> None:
-    """Then the job is dead, with the reason."""
+def test_the_third_crash_is_dead(database: Database) -> None:
+    """With the reason."""
     [job] = insert_rows(database, 1, crashes=2, suspect=1)
     claim_jobs(database)
 
@@ -149,11 +148,11 @@ def test_the_third_crash_is_the_last(database: Database) -> None:
 
     row = get_row(database, job)
     assert (row.status, row.crashes) == ("dead", 3)
-    assert (row.last_error or "").startswith("crashed 3 times, at last: the runner disappeared")
+    assert (row.last_error or "").startswith("crashed 3 times, last: the runner disappeared")
 
 
 def test_the_death_of_a_dispatcher_is_no_crash(database: Database) -> None:
-    """The running job is released, counted as such, and run alone; after the eleventh time it is dead."""
+    """The running job is released, counted and run alone; the eleventh time it is dead."""
     [first, last] = insert_rows(database, 1) + insert_rows(database, 1, releases=10)
     claim_jobs(database)
     running = RunnerStatus(running=(RunningJob(first, 0.0, None), RunningJob(last, 0.0, None)))
@@ -165,39 +164,39 @@ def test_the_death_of_a_dispatcher_is_no_crash(database: Database) -> None:
         ("pending", 0, 0, 1, 1),
         ("dead", 1, 0, 10, 0),
     ]
-    assert rows[1].last_error.startswith("released 10 times in a row, at last: the runner disappeared")
+    assert rows[1].last_error.startswith("released 10 times in a row, last: the runner disappeared")
 
 
-def test_a_failure_ends_the_row_of_releases(database: Database) -> None:
-    """They are counted in a row: the handler had its chance between them."""
+def test_a_failure_resets_the_count_of_releases(database: Database) -> None:
+    """Only consecutive releases count."""
     [job] = insert_rows(database, 1, releases=9)
     [claimed] = claim_jobs(database)
-    outcome = after_failure(claimed, Failure.from_reason("no"), chances(database))
+    outcome = after_failure(claimed, Failure.from_reason("no"), retry_context(database))
 
     settle(database, make_settler(), [Settlement(claimed, outcome, 5)], {})
 
-    assert claimed.special == RareFields(releases=9)
+    assert claimed.rare_fields == RareFields(releases=9)
     assert get_row(database, job).releases == 0
 
 
-def test_what_the_runner_has_settled_meanwhile_stays(database: Database, rival: Database) -> None:
-    """It was not dead after all: the row decides, and the rescue says what it really did."""
+def test_a_job_that_its_runner_settles_meanwhile_is_left_alone(database: Database, rival: Database) -> None:
+    """The runner was alive after all: the row decides, and the rescue reports what it changed."""
     insert_rows(database, 2)
     first, second = claim_jobs(database)
 
-    def judge_while_it_works(job: Job, held: int) -> tuple[Outcome, int | None]:
+    def decide_while_it_works(job: Job, held: int) -> tuple[Outcome, int | None]:
         if job.id == first.id:
             settle(rival, make_settler(), [Settlement(first, DONE, 1)], {})
-        return judge_lost(job, held, None, chances(database))
+        return judge_lost(job, held, None, retry_context(database))
 
-    rescued = rescue_runner(database, make_settler(), "default", judge_while_it_works, {})
+    rescued = rescue_runner(database, make_settler(), "default", decide_while_it_works, {})
 
     assert [each.job.id for each in rescued.settlements] == [second.id]
     assert get_row(database, first.id).status == "done"
 
 
 def test_two_hosts_rescue_a_runner_once(migrated_url: str, database: Database) -> None:
-    """Both see it dead in the same instant: each job is settled by one of them."""
+    """Both detect it at the same time: each job is settled by one of them."""
     insert_rows(database, 20)
     claim_jobs(database, 20)
 
@@ -216,7 +215,7 @@ def test_two_hosts_rescue_a_runner_once(migrated_url: str, database: Database) -
 
 
 def test_an_expired_lease_is_found_without_a_runners_row(database: Database) -> None:
-    """The net below the net: by lane and owner, and only what has run out."""
+    """The last resort: by lane and owner, only expired leases."""
     insert_rows(database, 2)
     insert_rows(database, 1, lane="mail")
     gone, alive = claim_jobs(database, 1)[0], claim_jobs(database, 1, "worker-2")[0]
@@ -233,7 +232,7 @@ def test_an_expired_lease_is_found_without_a_runners_row(database: Database) -> 
 
 
 def dead_process() -> Process:
-    """One that was there, and is not."""
+    """One that has exited."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = Process(child.pid, start_time(child.pid) or 0)
     child.kill()
@@ -247,16 +246,16 @@ def found_dead(database: Database) -> list[str]:
 
 def rescue(
     database: Database, seen: RunnerStatus | None, totals_key: str = "dispatcher-1", crash: str | None = None
-) -> Rescued:
+) -> Settled:
     settler = Settler("worker-1", CYCLE, totals_key)
     return rescue_runner(
         database,
         settler,
         "default",
-        lambda job, held: judge_lost(job, held, seen, chances(database), crash),
+        lambda job, held: judge_lost(job, held, seen, retry_context(database), crash),
         {},
     )
 
 
-def chances(database: Database) -> RetryContext:
+def retry_context(database: Database) -> RetryContext:
     return RetryContext(database.clock.now(), Backoff())

@@ -1,4 +1,4 @@
-"""run_inline() on a test's database: what the handler does there is done, and there is no job of its own."""
+"""run_inline() with a test database: the handler's writes are committed, without a row of its own job."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def _fresh(migrated_url: str) -> Iterator[None]:
 
 @pytest.fixture
 def target(database: Database) -> int:
-    """A row that the handler `write` marks in its job's transaction, and then ends as its payload says."""
+    """A row that the handler `write` marks in its job's transaction; the payload decides how it ends."""
     target = insert_row(database, type="target", status="done")
 
     @handler("write")
@@ -43,7 +43,7 @@ def run_write(ends: str) -> Run:
 
 
 def test_a_transaction_is_committed_when_the_handler_returns(database: Database, target: int) -> None:
-    """With the jobs that were enqueued in it; there is no row to be settled with it."""
+    """With the jobs enqueued in it; there is no row to settle."""
     run = run_write("well")
 
     assert (run.kind, get_row(database, target).group_key) == ("done", "marked")
@@ -51,8 +51,8 @@ def test_a_transaction_is_committed_when_the_handler_returns(database: Database,
 
 
 @pytest.mark.parametrize("ends", ["error", "retry"])
-def test_a_transaction_is_undone_when_it_does_not(database: Database, target: int, ends: str) -> None:
-    """Whatever the handler raises; the database is free for the next."""
+def test_a_transaction_is_rolled_back_when_the_handler_raises(database: Database, target: int, ends: str) -> None:
+    """Any exception; the database is usable afterwards."""
     run = run_write(ends)
 
     assert (run.kind, get_row(database, target).group_key) == ("failed", None)
@@ -60,25 +60,25 @@ def test_a_transaction_is_undone_when_it_does_not(database: Database, target: in
     assert run_write("well").kind == "done"
 
 
-def test_a_transaction_that_the_handler_broke_is_its_failure(target: int) -> None:
-    """As in a runner, which finds that out when it settles the job."""
+def test_a_transaction_broken_by_the_handler_is_a_failure(target: int) -> None:
+    """A runner detects it when it settles the job."""
     run = run_write("commit")
 
     assert run.kind == "failed"
     assert "transaction is closed" in str(run.error)
 
 
-def test_what_a_handler_enqueues_is_enqueued_when_it_is_done() -> None:
-    """As by a runner: with the outcome, and not before it."""
+def test_jobs_are_enqueued_when_the_handler_is_done() -> None:
+    """As in a runner: with the outcome, not before it."""
 
     @handler("breed")
-    def breed(job: Job) -> None:
+    def enqueue_child(job: Job) -> None:
         enqueue("noop", {"of": job.payload["ends"]})
         assert_enqueued("noop", count=0)
         if job.payload["ends"] == "badly":
             raise Retry("busy")
 
-    kinds = [run_inline(breed, {"ends": ends}).kind for ends in ("badly", "well")]
+    kinds = [run_inline(enqueue_child, {"ends": ends}).kind for ends in ("badly", "well")]
 
     assert kinds == ["failed", "done"]
     assert_enqueued("noop", {"of": "well"}, count=1)
@@ -102,7 +102,7 @@ def _import() -> None:
 @pytest.mark.parametrize("type_name", ["import", "import_async"])
 @pytest.mark.usefixtures("_import")
 def test_a_checkpoint_is_kept_by_the_run(type_name: str) -> None:
-    """There is no row; where the handler begins, and where it is ended, is the test's to say."""
+    """There is no row; the test chooses where the handler starts and where it is ended."""
     whole = run_inline(type_name, {"rows": 5})
     first = run_inline(type_name, {"rows": 5}, slice_after=2)
     second = run_inline(type_name, {"rows": 5}, state=first.state)
@@ -113,18 +113,18 @@ def test_a_checkpoint_is_kept_by_the_run(type_name: str) -> None:
 
 
 @pytest.mark.usefixtures("_import")
-def test_a_checkpoint_enqueues_what_was_held_back() -> None:
-    """The next run goes on behind it, and would not enqueue it again; what comes after it waits as ever."""
+def test_a_checkpoint_enqueues_buffered_jobs() -> None:
+    """The next run continues after it and does not enqueue them again; later jobs are buffered as usual."""
 
     @handler("breed_in_steps")
-    def breed_in_steps(job: Job) -> None:
+    def enqueue_in_steps(job: Job) -> None:
         for number in range(job.state or 0, 4):
             enqueue("noop", {"number": number})
             if number % 2:
                 job.checkpoint(number + 1)
 
-    first = run_inline(breed_in_steps, slice_after=1)
-    second = run_inline(breed_in_steps, state=first.state)
+    first = run_inline(enqueue_in_steps, slice_after=1)
+    second = run_inline(enqueue_in_steps, state=first.state)
 
     assert [(each.type, each.payload["number"]) for run in (first, second) for each in run.enqueued] == [
         ("noop", number) for number in range(4)

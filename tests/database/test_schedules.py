@@ -1,4 +1,4 @@
-"""Due times become jobs: each once, whoever races for it, however long nobody looked."""
+"""Due times become jobs: each once, with concurrent hosts and after long gaps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
 from tests.sqlalchemy_engines import run
-from tests.statement_recorder import watched
+from tests.statement_recorder import on_statement
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 VALIDATOR = JobValidator(64 << 10, 5, host_now)
 
 
 class StoppedClock(Clock):
-    """The time that a test says it is."""
+    """A clock that a test sets."""
 
     def now(self) -> datetime:
         return self.measured
@@ -42,8 +42,8 @@ def fire(database: Database, at: datetime, *entries: ScheduleEntry) -> Fired:
     return fire_due(database, entries, VALIDATOR)
 
 
-def see(database: Database, *lines: str, at: datetime = NOON) -> list[ScheduleEntry]:
-    """Schedules as they are after their first cycle, a second past the full hour unless told otherwise."""
+def after_first_cycle(database: Database, *lines: str, at: datetime = NOON) -> list[ScheduleEntry]:
+    """Schedules after their first cycle, by default a second past the full hour."""
     entries = [parse_line(line) for line in lines]
     assert fire(database, at + timedelta(seconds=1), *entries).jobs == ()
     return entries
@@ -62,9 +62,9 @@ def due_of(fired: Fired) -> list[str]:
 
 
 def test_a_due_time_becomes_one_job(database: Database) -> None:
-    """With everything that its line says; another cycle in the same minute finds nothing more."""
+    """With every option of its line; another cycle in the same minute finds no more."""
     line = '30 * * * * digest {"to": "ann"} lane=mail max_attempts=2'
-    [entry] = see(database, line)
+    [entry] = after_first_cycle(database, line)
 
     first = fire(database, NOON + 30 * MINUTE, entry)
     again = fire(database, NOON + 30 * MINUTE + timedelta(seconds=40), entry)
@@ -78,32 +78,32 @@ def test_a_due_time_becomes_one_job(database: Database) -> None:
     assert (row.dealt_until, row.last_due_at) == (NOON + 30 * MINUTE, NOON + 30 * MINUTE)
 
 
-def test_a_schedule_that_is_new_has_no_past(database: Database) -> None:
-    """What was due just before its first cycle is not made up for."""
+def test_a_new_schedule_has_no_past(database: Database) -> None:
+    """A time that was due before its first cycle is not caught up."""
     entry = parse_line("0 12 * * * x")
 
     assert fire(database, NOON + timedelta(seconds=1), entry).jobs == ()
     assert jobs(database) == []
 
 
-def test_a_schedule_counts_from_when_it_was_written(database: Database) -> None:
-    """Added half a minute before noon, it is due at noon, though no cycle had seen it; added after, it is not."""
+def test_a_schedule_counts_from_the_time_it_was_written(database: Database) -> None:
+    """Added half a minute before noon it is due at noon, though no cycle had seen it; added later it is not."""
     before = replace(parse_line("0 12 * * * x"), written_at=NOON - timedelta(seconds=30))
     after = replace(parse_line("0 12 * * * y"), written_at=NOON + timedelta(milliseconds=500))
 
     assert [entry.name for entry, _ in fire(database, NOON + timedelta(seconds=1), before, after).jobs] == ["x"]
 
 
-def test_a_schedule_that_lay_there_for_long_does_not_run_for_its_past(database: Database) -> None:
-    """The first cycle on a new database makes up for nothing but the last minute."""
+def test_an_old_schedule_file_is_not_caught_up(database: Database) -> None:
+    """The first cycle on a new database catches up the last minute only."""
     old = replace(parse_line("0 * * * * x"), written_at=NOON - timedelta(days=9))
 
     assert fire(database, NOON + 2 * MINUTE, old).jobs == ()
 
 
-def test_a_due_time_is_not_fired_again_when_its_job_is_done_and_pruned(database: Database) -> None:
-    """What is remembered is how far the schedule was dealt with, not its job."""
-    [entry] = see(database, "30 * * * * x")
+def test_a_due_time_is_not_fired_again_after_its_job_was_pruned(database: Database) -> None:
+    """The progress of the schedule is stored, independently of its jobs."""
+    [entry] = after_first_cycle(database, "30 * * * * x")
     fire(database, NOON + 30 * MINUTE, entry)
     run(database, lambda connection: connection.execute(tables.jobs.delete()))
 
@@ -111,17 +111,17 @@ def test_a_due_time_is_not_fired_again_when_its_job_is_done_and_pruned(database:
 
 
 def test_a_command_is_enqueued_by_its_name_alone(database: Database) -> None:
-    """The row never holds what is run."""
-    [entry] = see(database, "30 * * * * name=nightly run: scripts/nightly --all")
+    """The row never contains the command."""
+    [entry] = after_first_cycle(database, "30 * * * * name=nightly run: scripts/nightly --all")
     fire(database, NOON + 30 * MINUTE, entry)
 
     [job] = jobs(database)
     assert (job.type, job.payload) == ("command", '{"schedule":"nightly"}')
 
 
-def test_jitter_delays_a_job_by_the_same_on_every_host(database: Database) -> None:
-    """A time between the due one and the jitter behind it, another for each due time."""
-    [entry] = see(database, "30 * * * * x jitter=10m")
+def test_jitter_is_the_same_on_every_host(database: Database) -> None:
+    """A time between the due time and the jitter after it, different for each due time."""
+    [entry] = after_first_cycle(database, "30 * * * * x jitter=10m")
     for hours in range(2):
         fire(database, NOON + 30 * MINUTE + hours * HOUR, entry)
 
@@ -131,14 +131,14 @@ def test_jitter_delays_a_job_by_the_same_on_every_host(database: Database) -> No
     assert delays[0] != delays[1]
 
 
-# --- rivals ---------------------------------------------------------------------------------------------
+# --- concurrent hosts -----------------------------------------------------------------------------------
 
 
 def test_many_hosts_fire_each_due_time_once(migrated_url: str) -> None:
-    """Eight at once, over three due times of ten schedules: thirty jobs, and nobody says a word about losing."""
+    """Eight at once, three due times of ten schedules: thirty jobs, and no message about lost races."""
     lines = [f"* * * * * type-{number} overlap={'skip' if number % 2 else 'allow'}" for number in range(10)]
     hosts = [Database(migrated_url) for _ in range(8)]
-    entries = see(hosts[0], *lines)
+    entries = after_first_cycle(hosts[0], *lines)
 
     fired: list[Fired] = []
     for minute in range(1, 4):
@@ -155,8 +155,8 @@ def test_many_hosts_fire_each_due_time_once(migrated_url: str) -> None:
         host.close()
 
 
-def test_many_hosts_see_a_new_schedule_at_once(migrated_url: str) -> None:
-    """It is written down once, and what is due since it was written is fired by one of them."""
+def test_many_hosts_record_a_new_schedule_at_once(migrated_url: str) -> None:
+    """It is recorded once, and one host fires what has been due since it was written."""
     hosts = [Database(migrated_url) for _ in range(4)]
     entry = replace(parse_line("* * * * * x"), written_at=NOON - timedelta(seconds=1))
 
@@ -168,25 +168,23 @@ def test_many_hosts_see_a_new_schedule_at_once(migrated_url: str) -> None:
         host.close()
 
 
-def test_a_transaction_that_fails_leaves_the_due_time_to_the_next(database: Database) -> None:
-    """The job and how far the schedule was dealt with are written together, or neither."""
-    [entry] = see(database, "30 * * * * x")
+def test_a_failed_transaction_leaves_the_due_time_to_the_next_cycle(database: Database) -> None:
+    """The job and the progress of the schedule are committed together."""
+    [entry] = after_first_cycle(database, "30 * * * * x")
 
-    def break_off(statement: str) -> None:
+    def fail_after_insert(statement: str) -> None:
         if statement.startswith("INSERT INTO mayfly_schedules"):  # the jobs are inserted by then
             raise ZeroDivisionError
 
-    with watched(break_off), pytest.raises(ZeroDivisionError):
+    with on_statement(fail_after_insert), pytest.raises(ZeroDivisionError):
         fire(database, NOON + 30 * MINUTE, entry)
 
     assert jobs(database) == []
     assert due_of(fire(database, NOON + 30 * MINUTE, entry)) == ["12:30"]
 
 
-def test_hosts_with_different_rules_under_one_name_miss_nothing_that_is_due_now(
-    database: Database, rival: Database
-) -> None:
-    """In the middle of a deploy each host fires what its own files say, and a due time of both once."""
+def test_hosts_with_different_rules_under_one_name_miss_no_due_time(database: Database, rival: Database) -> None:
+    """During a deploy each host fires the rules of its own files, and a common due time once."""
     [old, new] = (replace(parse_line(line), written_at=NOON - HOUR) for line in ("0 3 * * * x", "30 * * * * x"))
     fire(database, NOON + 28 * MINUTE, old)
     fire(rival, NOON + 29 * MINUTE, new)
@@ -197,7 +195,7 @@ def test_hosts_with_different_rules_under_one_name_miss_nothing_that_is_due_now(
     assert due_of(fired) == ["12:30"]
 
 
-# --- after a sleep --------------------------------------------------------------------------------------
+# --- after a gap ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,11 +206,11 @@ def test_hosts_with_different_rules_under_one_name_miss_nothing_that_is_due_now(
         ("all", [f"{12 + n // 6}:{n % 6}0" for n in range(1, 12)], []),
     ],
 )
-def test_after_a_sleep_of_two_hours(
+def test_catch_up_after_a_gap_of_two_hours(
     database: Database, catch_up: str, fired: list[str], skipped: list[tuple[str, str]]
 ) -> None:
-    """Neither forgotten nor a flood: the latest, nothing, or all, as was asked for; and what is left out is told."""
-    [entry] = see(database, f"*/10 * * * * x catch_up={catch_up}")
+    """The latest, none or all due times, as configured; skipped ones are reported."""
+    [entry] = after_first_cycle(database, f"*/10 * * * * x catch_up={catch_up}")
 
     found = fire(database, NOON + 118 * MINUTE, entry)
 
@@ -222,16 +220,16 @@ def test_after_a_sleep_of_two_hours(
     assert fire(database, NOON + 119 * MINUTE, entry) == Fired(next_at=NOON + 2 * HOUR)
 
 
-def test_what_comes_a_minute_late_is_on_time(database: Database) -> None:
-    """A cycle that was skipped is no sleep: catch_up=none runs it."""
-    [entry] = see(database, "*/10 * * * * x catch_up=none")
+def test_a_due_time_a_minute_late_is_on_time(database: Database) -> None:
+    """A skipped cycle is no gap: catch_up=none runs it."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x catch_up=none")
 
     assert due_of(fire(database, NOON + 11 * MINUTE + timedelta(seconds=2), entry)) == ["12:10"]
 
 
-def test_all_of_a_long_sleep_comes_in_portions(database: Database) -> None:
-    """A thousand a cycle; the next cycle is told not to be idle."""
-    [entry] = see(database, "* * * * * x catch_up=all")
+def test_a_long_gap_is_caught_up_in_portions(database: Database) -> None:
+    """A thousand jobs per cycle; the next cycle must not be idle."""
+    [entry] = after_first_cycle(database, "* * * * * x catch_up=all")
 
     first, second = (fire(database, NOON + 1500 * MINUTE, entry) for _ in range(2))
 
@@ -240,9 +238,9 @@ def test_all_of_a_long_sleep_comes_in_portions(database: Database) -> None:
     assert len({job.run_at for job in jobs(database)}) == 1500
 
 
-def test_an_edited_rule_does_not_run_for_its_past(database: Database) -> None:
-    """Moved in the afternoon from night to morning, it waits for the next morning."""
-    see(database, "0 3 * * * x")
+def test_a_changed_rule_does_not_run_for_its_past(database: Database) -> None:
+    """Moved in the afternoon from night to morning, it is due the next morning."""
+    after_first_cycle(database, "0 3 * * * x")
     edited = replace(parse_line("0 13 * * * x catch_up=all"), written_at=NOON + 2.5 * HOUR)
 
     assert fire(database, NOON + 3 * HOUR, edited).jobs == ()
@@ -252,9 +250,9 @@ def test_an_edited_rule_does_not_run_for_its_past(database: Database) -> None:
 # --- overlap --------------------------------------------------------------------------------------------
 
 
-def test_overlap_skip_waits_for_the_job_before(database: Database) -> None:
-    """Pending or processing, it is in the way; then the due time is skipped, and told."""
-    [entry] = see(database, "*/10 * * * * x overlap=skip")
+def test_overlap_skip_waits_for_the_previous_job(database: Database) -> None:
+    """While it is pending or processing, the due time is skipped and reported."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x overlap=skip")
     fire(database, NOON + 10 * MINUTE, entry)
     [job] = jobs(database)
 
@@ -270,9 +268,9 @@ def test_overlap_skip_waits_for_the_job_before(database: Database) -> None:
     assert row.last_due_at == NOON + 40 * MINUTE
 
 
-def test_overlap_skip_makes_up_for_one_of_all(database: Database) -> None:
-    """The first is in the way of the others, and they are told of together."""
-    [entry] = see(database, "*/10 * * * * x overlap=skip catch_up=all")
+def test_overlap_skip_catches_up_only_one(database: Database) -> None:
+    """Its job blocks the others, which are reported together."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x overlap=skip catch_up=all")
 
     found = fire(database, NOON + 45 * MINUTE, entry)
 
@@ -281,24 +279,24 @@ def test_overlap_skip_makes_up_for_one_of_all(database: Database) -> None:
 
 
 def test_overlap_allow_does_not_wait(database: Database) -> None:
-    """Each due time is a job of its own."""
-    [entry] = see(database, "*/10 * * * * x")
+    """Each due time has its own job."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x")
     for minutes in (10, 20):
         fire(database, NOON + minutes * MINUTE, entry)
 
     assert len(jobs(database)) == 2
 
 
-# --- paused ---------------------------------------------------------------------------------------------
+# --- pauses ---------------------------------------------------------------------------------------------
 
 
 def pause(database: Database, entry: ScheduleEntry, at: datetime, until: datetime | None = None) -> None:
     database.run(lambda connection: schedule_store.pause(connection, entry, at, until, "ann", "the printer burns"))
 
 
-def test_a_paused_schedule_fires_nothing_and_says_so(database: Database) -> None:
-    """And does not make up for it when it is resumed."""
-    [entry] = see(database, "*/10 * * * * x catch_up=all")
+def test_a_paused_schedule_fires_nothing_and_reports_it(database: Database) -> None:
+    """Resuming it does not catch up."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x catch_up=all")
     pause(database, entry, NOON + 5 * MINUTE)
 
     paused = fire(database, NOON + 10 * MINUTE, entry)
@@ -309,16 +307,16 @@ def test_a_paused_schedule_fires_nothing_and_says_so(database: Database) -> None
     assert due_of(resumed) == ["12:30"]
 
 
-def test_a_pause_ends_by_itself(database: Database) -> None:
-    """What is due at its end or later runs, what was due before it does not, whether or not a cycle came by."""
-    [entry] = see(database, "*/10 * * * * x catch_up=all")
+def test_a_pause_with_an_end_expires(database: Database) -> None:
+    """Due times from its end on run, earlier ones do not, with or without a cycle in between."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x catch_up=all")
     pause(database, entry, NOON + 5 * MINUTE, until=NOON + 20 * MINUTE)
 
     assert due_of(fire(database, NOON + 35 * MINUTE, entry)) == ["12:20", "12:30"]
 
 
 def test_a_schedule_can_be_paused_before_its_first_cycle(database: Database) -> None:
-    """It is written down with its pause."""
+    """It is recorded with its pause."""
     entry = parse_line("* * * * * x")
     pause(database, entry, NOON)
 
@@ -327,9 +325,9 @@ def test_a_schedule_can_be_paused_before_its_first_cycle(database: Database) -> 
     assert not database.run(lambda connection: schedule_store.resume(connection, "x", NOON + MINUTE))
 
 
-def test_firing_leaves_a_pause_of_the_same_moment_alone(database: Database) -> None:
-    """What somebody wrote about a pause is not overwritten by the cycle's progress."""
-    [entry] = see(database, "*/10 * * * * x")
+def test_firing_does_not_overwrite_a_concurrent_pause(database: Database) -> None:
+    """The cycle writes only the progress of the schedule."""
+    [entry] = after_first_cycle(database, "*/10 * * * * x")
     pause(database, entry, NOON + 5 * MINUTE)
     fire(database, NOON + 10 * MINUTE, entry)
 
@@ -337,11 +335,11 @@ def test_firing_leaves_a_pause_of_the_same_moment_alone(database: Database) -> N
     assert (row.paused_at, row.paused_by, row.pause_reason) == (NOON + 5 * MINUTE, "ann", "the printer burns")
 
 
-def test_a_row_of_a_schedule_that_no_file_names_is_left_alone(database: Database) -> None:
+def test_the_row_of_a_schedule_that_no_file_names_is_left_alone(database: Database) -> None:
     """Another host may have it in its files."""
-    see(database, "* * * * * other")
+    after_first_cycle(database, "* * * * * other")
     run(database, lambda c: c.execute(update(tables.schedules).values(dealt_until=NOON - HOUR)))
-    [entry] = see(database, "* * * * * x")
+    [entry] = after_first_cycle(database, "* * * * * x")
 
     assert [each.name for each, _ in fire(database, NOON + MINUTE, entry).jobs] == ["x"]
     assert [row.dealt_until for row in rows_of(database, tables.schedules) if row.name == "other"] == [NOON - HOUR]

@@ -1,4 +1,4 @@
-"""Which server this is, by its own words."""
+"""Detection of the server."""
 
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
@@ -6,11 +6,11 @@ from tests.database.factories import mysql_only
 
 
 @mysql_only
-def test_a_proxys_greeting_is_not_taken_for_the_servers(database: Database) -> None:
-    """What stands between may greet with a version of long ago; the server itself is asked."""
+def test_the_version_comes_from_the_server_and_not_from_a_proxy(database: Database) -> None:
+    """A proxy's handshake may have an old version; the server is queried."""
 
     def work(connection: Connection) -> str:
-        connection.raw.server_version = "5.5.30"  # as PyMySQL has read it from the greeting
+        connection.raw.server_version = "5.5.30"  # as PyMySQL has read it from the handshake
         connection.dialect.require_skip_locked(connection.raw)
         return str(connection.dialect.server(connection.raw))
 

@@ -1,10 +1,11 @@
-"""Units of work: committed once, repeated when the database asks for it, and never left half done."""
+"""Transactions: committed once, repeated on conflicts, and never partly written."""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from math import inf
 from types import FrameType
 
 import pytest
@@ -12,10 +13,10 @@ from freezegun import freeze_time
 from sqlalchemy import text
 
 from mayfly.clock import host_now
+from mayfly.db import dialects
 from mayfly.db.connection import Connection
 from mayfly.db.database import MAX_TRIES, Database
-from mayfly.db.dialects import base
-from mayfly.errors import DatabaseBusy, DatabaseFull, Interrupted
+from mayfly.errors import DatabaseBusy, DatabaseFull, DatabaseTooSlow, Interrupted
 from mayfly.schema.metadata import jobs
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only, sqlite_only
 from tests.factories import insert_row, insert_rows
@@ -34,7 +35,7 @@ OWN_SESSION = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backe
 
 @servers_only
 def test_a_deadlock_is_repeated(database: Database, rival: Database) -> None:
-    """Each holds what the other wants; the database sacrifices one of them, and both come through."""
+    """The database aborts one of the two, and both are committed in the end."""
     first, second = insert_rows(database, 2)
     both = threading.Barrier(2, timeout=60)
 
@@ -58,10 +59,10 @@ def test_a_deadlock_is_repeated(database: Database, rival: Database) -> None:
     assert database.repeats + rival.repeats == 1
 
 
-def test_whoever_is_always_locked_out_gives_up(
+def test_a_transaction_that_is_always_locked_out_fails(
     database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After six tries, with a sentence: a long transaction of somebody else's is not waited for, for ever."""
+    """After six attempts, with a sentence: a long transaction of another session is not waited for."""
     job = insert_row(database)
     tries = 0
 
@@ -71,16 +72,16 @@ def test_whoever_is_always_locked_out_gives_up(
         connection.execute("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE NOWAIT", {"id": job})
 
     if database.dialect.name == "sqlite":  # has no NOWAIT
-        monkeypatch.setattr(base, "STATEMENT_SECONDS", 0)
-    with holding(rival, job), pytest.raises(DatabaseBusy, match="still locked after 6 attempts"):
+        monkeypatch.setattr(dialects, "STATEMENT_SECONDS", 0)
+    with holding(rival, job), pytest.raises(DatabaseBusy, match="is still locked after several attempts"):
         database.run(work)
 
     assert tries == (0 if database.dialect.name == "sqlite" else MAX_TRIES)
     assert database.repeats == MAX_TRIES - 1
 
 
-def test_what_fails_leaves_nothing(database: Database) -> None:
-    """An error in the middle takes back what was written before it."""
+def test_a_failed_transaction_leaves_nothing(database: Database) -> None:
+    """An error rolls back everything before it."""
 
     def work(connection: Connection) -> None:
         connection.execute(INSERT)
@@ -93,8 +94,8 @@ def test_what_fails_leaves_nothing(database: Database) -> None:
 
 
 @servers_only
-def test_a_session_that_was_killed_is_replaced(database: Database, rival: Database) -> None:
-    """Between two units of work: the next one finds its connection cut, and takes a new one."""
+def test_a_killed_session_is_replaced(database: Database, rival: Database) -> None:
+    """Between two transactions: the next one detects the closed connection and opens a new one."""
     kill(rival, session_of(database))
 
     database.run(lambda connection: connection.execute(INSERT))
@@ -104,8 +105,8 @@ def test_a_session_that_was_killed_is_replaced(database: Database, rival: Databa
 
 
 @servers_only
-def test_a_session_that_was_killed_in_the_middle_is_replaced(database: Database, rival: Database) -> None:
-    """The whole unit is run again: nothing of the first try is left."""
+def test_a_session_killed_during_a_transaction_is_replaced(database: Database, rival: Database) -> None:
+    """The whole transaction is repeated, and nothing of the first one is left."""
     tries = 0
 
     def work(connection: Connection) -> None:
@@ -122,15 +123,15 @@ def test_a_session_that_was_killed_in_the_middle_is_replaced(database: Database,
 
 
 @servers_only
-def test_a_session_that_was_killed_is_replaced_for_those_who_only_look(database: Database, rival: Database) -> None:
-    """Reading is repeated as writing is."""
+def test_a_killed_session_is_replaced_for_reads(database: Database, rival: Database) -> None:
+    """Reads are repeated like writes."""
     kill(rival, session_of(database))
 
     assert database.read(lambda connection: connection.execute("SELECT 1").scalar()) == 1
 
 
-def test_work_joins_the_transaction_of_its_thread(database: Database) -> None:
-    """There is one connection, and it is taken: what is run inside commits or rolls back with it."""
+def test_nested_work_joins_the_transaction_of_its_thread(database: Database) -> None:
+    """There is one connection: nested work commits or rolls back with it."""
     with suppress(KeyError), database.transaction() as connection:
         connection.execute(text(INSERT))
         database.run(lambda joined: joined.execute(INSERT))
@@ -140,22 +141,22 @@ def test_work_joins_the_transaction_of_its_thread(database: Database) -> None:
 
 
 def test_work_of_another_thread_does_not_join(migrated_url: str) -> None:
-    """It is another's transaction: only the thread that opened it means it."""
+    """Only the thread that opened the transaction uses it."""
     database = Database(migrated_url, connections=2)
 
-    def look_for_it() -> int:
+    def find_row() -> int:
         return len(database.read(lambda connection: connection.execute(SELECT).all()))
 
     with database.transaction() as connection:
         connection.execute(text(INSERT))
-        seen = in_threads([look_for_it])
+        seen = in_threads([find_row])
 
-    assert (seen, look_for_it()) == ([0], 1)
+    assert (seen, find_row()) == ([0], 1)
     database.close()
 
 
-def test_after_a_transaction_work_is_committed_by_itself_again(database: Database) -> None:
-    """The transaction of before is over for good."""
+def test_after_a_transaction_work_commits_by_itself(database: Database) -> None:
+    """The previous transaction has ended."""
     with database.transaction():
         pass
 
@@ -165,7 +166,7 @@ def test_after_a_transaction_work_is_committed_by_itself_again(database: Databas
 
 
 def test_an_interruption_between_two_statements_leaves_nothing(database: Database) -> None:
-    """And a database that can be worked with: with one connection, as a runner has."""
+    """The database is usable afterwards, also with a single connection."""
 
     def work(connection: Connection) -> None:
         connection.execute(INSERT)
@@ -180,10 +181,10 @@ def test_an_interruption_between_two_statements_leaves_nothing(database: Databas
 
 @servers_only
 @pytest.mark.parametrize("interruption", [Interrupted, KeyboardInterrupt])
-def test_an_interruption_in_the_middle_of_a_statement_leaves_no_half_answer(
+def test_an_interruption_during_a_statement_leaves_no_partial_answer(
     database: Database, rival: Database, interruption: type[BaseException]
 ) -> None:
-    """The next statement gets its own answer, not what was still in the pipe."""
+    """The next statement gets its own answer."""
     slow = SLEEP[database.dialect.name]
 
     with interrupted_while_it_sleeps(rival, interruption), pytest.raises(interruption):
@@ -194,8 +195,8 @@ def test_an_interruption_in_the_middle_of_a_statement_leaves_no_half_answer(
 
 
 @sqlite_only
-def test_a_full_disk_is_told(database: Database) -> None:
-    """What was there stays, and can be read."""
+def test_a_full_disk_is_an_error(database: Database) -> None:
+    """Existing rows stay readable."""
     database.run(lambda connection: connection.execute("PRAGMA max_page_count=60"))  # of this one connection
     before = insert_row(database)
     large = [{"payload": f'{{"a": "{"x" * 10_000}"}}'}] * 100
@@ -208,7 +209,7 @@ def test_a_full_disk_is_told(database: Database) -> None:
 
 @sqlite_only
 def test_sqlite_is_as_durable_as_a_server(database: Database) -> None:
-    """WAL, so that readers do not block; a COMMIT is on the disk when it is answered."""
+    """WAL mode, so readers do not block; a COMMIT is on disk when it returns."""
     modes = database.run(
         lambda connection: [connection.execute(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
     )
@@ -217,8 +218,8 @@ def test_sqlite_is_as_durable_as_a_server(database: Database) -> None:
 
 
 @sqlite_only
-def test_those_who_only_look_do_not_wait_for_a_writer(database: Database, rival: Database) -> None:
-    """SQLite has one writer, and as many readers as one likes."""
+def test_reads_do_not_wait_for_a_writer(database: Database, rival: Database) -> None:
+    """SQLite has one writer and any number of readers."""
     insert_row(database)
     with rival.transaction() as connection:
         connection.execute(text(INSERT))
@@ -228,9 +229,26 @@ def test_those_who_only_look_do_not_wait_for_a_writer(database: Database, rival:
     assert len(seen) == 1
 
 
+def test_a_bound_ends_a_statement_that_waits(database: Database, rival: Database) -> None:
+    """After it, the next statement has a new connection and the deadline from before."""
+    job_id = insert_row(database)
+
+    def lock(connection: Connection) -> int:
+        return connection.execute(f"UPDATE mayfly_jobs SET priority = 0 WHERE id = {job_id}").rowcount
+
+    def hold_lock(connection: Connection) -> None:
+        lock(connection)
+        with pytest.raises(DatabaseTooSlow), database.bounded(0.2):
+            database.run(lock)
+
+    rival.run(hold_lock)
+
+    assert (database.deadline, database.run(lock)) == (inf, 1)
+
+
 @servers_only
 def test_sessions_are_read_committed_and_utc(database: Database) -> None:
-    """Whatever the server's own default is: that is what the claim is built on."""
+    """Whatever default the server has: the claim depends on it."""
     questions = {
         "mysql": "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation', 'time_zone')",
         "postgresql": "SELECT name, setting FROM pg_settings WHERE name IN ('transaction_isolation', 'TimeZone')",
@@ -242,8 +260,8 @@ def test_sessions_are_read_committed_and_utc(database: Database) -> None:
 
 
 @pytest.mark.parametrize("hours", [-3, 3])
-def test_a_clock_that_is_off_is_followed(migrated_url: str, hours: int) -> None:
-    """The distance is measured once, and told when it is more than a second."""
+def test_a_clock_that_is_off_is_used(migrated_url: str, hours: int) -> None:
+    """The offset is measured once, and reported above a second."""
     with freeze_time(host_now() + timedelta(hours=hours), tick=True):
         database = Database(migrated_url)
         offset, now = database.clock.offset, database.clock.now()
@@ -253,14 +271,14 @@ def test_a_clock_that_is_off_is_followed(migrated_url: str, hours: int) -> None:
     assert abs(now - host_now()) < timedelta(minutes=1)
 
 
-def test_a_clock_that_is_right_is_not_moved(database: Database) -> None:
-    """Here the database is on this machine."""
+def test_a_clock_that_is_right_is_not_adjusted(database: Database) -> None:
+    """Here the database is on the same machine."""
     assert abs(database.clock.offset) < timedelta(seconds=1)
     assert not database.clock.is_skewed
 
 
 def test_the_clock_is_measured_once(database: Database) -> None:
-    """A process works with one time, from its first connection to its last."""
+    """A process uses one offset, over all its connections."""
     clock = database.clock
     database.close()
 
@@ -269,7 +287,7 @@ def test_the_clock_is_measured_once(database: Database) -> None:
     assert database.clock is clock
 
 
-def test_nothing_stays_open_after_a_close(migrated_url: str) -> None:
+def test_close_leaves_no_connection_open(migrated_url: str) -> None:
     """Before a fork, and between cycles."""
     database = Database(migrated_url, connections=2)
     with database.transaction():
@@ -293,14 +311,14 @@ def lock(connection: Connection, job: int) -> None:
 
 @contextmanager
 def holding(database: Database, job: int) -> Iterator[None]:
-    """Somebody else's transaction that does not end."""
+    """A transaction of another session that does not end."""
     with database.transaction():
         database.run(lambda joined: lock(joined, job))
         yield
 
 
 def session_of(database: Database) -> int:
-    """Of the one connection that the database keeps."""
+    """Of the only connection of the database."""
     return database.run(own_session)
 
 
@@ -316,7 +334,7 @@ def kill(database: Database, session: int) -> None:
 
 @contextmanager
 def interrupted_while_it_sleeps(rival: Database, interruption: type[BaseException]) -> Iterator[None]:
-    """As a runner's guard does it: an exception out of a signal handler, as soon as the server runs SLEEP."""
+    """As the guard of a runner does: an exception from a signal handler while the server runs SLEEP."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise interruption

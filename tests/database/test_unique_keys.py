@@ -1,4 +1,4 @@
-"""Unique keys: how long one is held, and what becomes of the job that comes second."""
+"""Unique keys: how long a job holds one, and what happens to a second job."""
 
 from datetime import timedelta
 from functools import partial
@@ -33,7 +33,7 @@ enqueue = partial(mayfly.enqueue, "noop", unique_key="key")
 
 
 def settle_all(database: Database, outcome: Outcome) -> None:
-    """A runner claims what is due, and this becomes of it."""
+    """Claim the due jobs and settle them with this outcome."""
     settlements = [Settlement(job, outcome, 1) for job in claim_jobs(database, 100)]
     settled = settle(database, make_settler(), settlements, {})
     assert len(settled.settlements) == len(settlements) > 0
@@ -48,7 +48,7 @@ def values_of(database: Database) -> list[Any]:
     return [json_text.decode(row.payload).get("n") for row in rows_of(database, jobs)]
 
 
-# --- how long ---------------------------------------------------------------------------------------------
+# --- how long a key is held -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def values_of(database: Database) -> list[Any]:
     ],
     ids=lambda value: value.kind.value if isinstance(value, Outcome) else str(value),
 )
-def test_a_scope_says_how_long_a_key_is_held(
+def test_the_scope_decides_how_long_a_key_is_held(
     database: Database, unique: Any, outcome: Outcome | None, held: bool
 ) -> None:
-    """Once a runner has taken the job (None: it still has it), and after what became of it."""
+    """After the claim (None: still running) and after each outcome."""
     first = enqueue(unique=unique)
     claim_jobs(database) if outcome is None else settle_all(database, outcome)
 
@@ -81,21 +81,21 @@ def test_a_scope_says_how_long_a_key_is_held(
 
 
 @pytest.mark.parametrize("unique", SCOPES)
-@pytest.mark.parametrize("newcomer", SCOPES)
-def test_a_job_that_waits_holds_its_key_against_all(unique: str, newcomer: str) -> None:
-    """Whatever scope the newcomer would have: it is the holder's that counts."""
+@pytest.mark.parametrize("second_unique", SCOPES)
+def test_a_pending_job_holds_its_key_against_every_scope(unique: str, second_unique: str) -> None:
+    """The scope of the holder counts, not that of the new job."""
     first = enqueue(unique=unique)
 
-    assert enqueue(unique=newcomer) == first
+    assert enqueue(unique=second_unique) == first
 
 
-@pytest.mark.parametrize("newcomer", [None, *SCOPES])
-def test_a_key_is_free_when_its_time_is_over(database: Database, newcomer: str | None) -> None:
-    """Whether or not its job has run by then; whoever comes takes it, the old job keeps its place in the lane."""
+@pytest.mark.parametrize("second_unique", [None, *SCOPES])
+def test_a_key_is_free_when_its_period_is_over(database: Database, second_unique: str | None) -> None:
+    """Whether or not its job has run; the new job takes the key, the old one stays in the lane."""
     first = enqueue(unique="for 1h")
     let_time_pass(database, first)
 
-    second = enqueue(unique=newcomer)
+    second = enqueue(unique=second_unique)
 
     assert second != first
     assert [(row.status, row.unique_key) for row in rows_of(database, jobs)] == [
@@ -116,8 +116,10 @@ def test_a_time_counts_by_the_databases_clock(database: Database) -> None:
 @pytest.mark.parametrize("first", SCOPES)
 @pytest.mark.parametrize("second", SCOPES)
 @pytest.mark.parametrize("outcome", [FAILED, RELEASED, DONE], ids=lambda outcome: outcome.kind.value)
-def test_no_settle_ever_meets_the_constraint(database: Database, first: str, second: str, outcome: Outcome) -> None:
-    """A job goes back to pending while others with its key were enqueued, claimed and settled: none is in its way."""
+def test_settling_never_violates_the_constraint(
+    database: Database, first: str, second: str, outcome: Outcome
+) -> None:
+    """A job becomes pending again while others with its key are enqueued, claimed and settled."""
     for unique in (first, second):
         enqueue(unique=unique)
         early = claim_jobs(database, 100, worker_id="worker-1")
@@ -129,12 +131,12 @@ def test_no_settle_ever_meets_the_constraint(database: Database, first: str, sec
             assert len(settled.settlements) == len(batch)
 
 
-# --- who comes second -------------------------------------------------------------------------------------
+# --- the second job ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unique", SCOPES)
-def test_a_job_that_waits_is_replaced(database: Database, unique: str) -> None:
-    """In place: the same id, and all that the newcomer says; what it does not say is as for a new job."""
+def test_a_pending_job_is_replaced(database: Database, unique: str) -> None:
+    """The id stays; everything else is that of the new job, with its defaults."""
     first = enqueue({"n": 1}, unique=unique, delay=3600, group_key="g", priority=2, expires_in=7200)
 
     second = mayfly.enqueue(
@@ -148,7 +150,7 @@ def test_a_job_that_waits_is_replaced(database: Database, unique: str) -> None:
     assert abs(row.run_at - database.clock.now()) < timedelta(seconds=20)
 
 
-def test_the_newcomers_times_are_the_jobs(database: Database) -> None:
+def test_a_replaced_job_has_the_times_of_the_new_one(database: Database) -> None:
     first = enqueue()
 
     enqueue(delay=60, expires_in=120, group_key="g", priority=0, on_conflict="replace")
@@ -161,8 +163,8 @@ def test_the_newcomers_times_are_the_jobs(database: Database) -> None:
 
 
 @pytest.mark.parametrize("outcome", [None, FAILED], ids=["processing", "to be tried again"])
-def test_a_job_that_was_taken_is_not_replaced(database: Database, outcome: Outcome | None) -> None:
-    """A runner may have read its payload: it stays as it is, and its id is told."""
+def test_a_claimed_job_is_not_replaced(database: Database, outcome: Outcome | None) -> None:
+    """A runner may have read its payload: it is unchanged, and its id is returned."""
     first = enqueue({"n": 1})
     claim_jobs(database) if outcome is None else settle_all(database, outcome)
 
@@ -171,8 +173,8 @@ def test_a_job_that_was_taken_is_not_replaced(database: Database, outcome: Outco
     assert (second, values_of(database)) == (first, [1])
 
 
-def test_a_job_whose_time_is_over_is_not_replaced(database: Database) -> None:
-    """It does not hold the key any more, and is nobody's to change."""
+def test_a_job_whose_period_is_over_is_not_replaced(database: Database) -> None:
+    """It no longer holds the key."""
     first = enqueue({"n": 1}, unique="for 1h")
     let_time_pass(database, first)
 
@@ -182,7 +184,7 @@ def test_a_job_whose_time_is_over_is_not_replaced(database: Database) -> None:
 
 
 def test_a_debounce_runs_the_last_payload(database: Database) -> None:
-    """While it waits it is replaced; once it runs, the next one is a job of its own."""
+    """A pending job is replaced; once it runs, the next one is a new job."""
     for n in (1, 2, 3):
         enqueue({"n": n}, unique="while pending", on_conflict="replace")
     [taken] = claim_jobs(database)
@@ -192,8 +194,8 @@ def test_a_debounce_runs_the_last_payload(database: Database) -> None:
     assert values_of(database) == [3, 4]
 
 
-def test_an_error_names_the_holder(database: Database) -> None:
-    """And nothing is inserted."""
+def test_on_conflict_error_names_the_holder(database: Database) -> None:
+    """Nothing is inserted."""
     first = enqueue(on_conflict="error")
 
     with pytest.raises(KeyHeld, match=f"^unique_key='key' is held by job {first}\\.") as caught:
@@ -203,11 +205,11 @@ def test_an_error_names_the_holder(database: Database) -> None:
     assert len(rows_of(database, jobs)) == 1
 
 
-# --- many at once -----------------------------------------------------------------------------------------
+# --- enqueue_many -----------------------------------------------------------------------------------------
 
 
-def test_enqueue_many_takes_keys_whose_time_is_over(database: Database) -> None:
-    """Beside some that are free and some that are held, and each only once."""
+def test_enqueue_many_takes_keys_whose_period_is_over(database: Database) -> None:
+    """Among free and held keys, each only once."""
     for key in ("over", "held"):
         mayfly.enqueue("noop", unique_key=key, unique="for 1h")
     let_time_pass(database, rows_of(database, jobs)[0].id)
@@ -220,7 +222,7 @@ def test_enqueue_many_takes_keys_whose_time_is_over(database: Database) -> None:
 
 
 def test_enqueue_many_replaces(database: Database) -> None:
-    """What was put in another's place counts; what was left out does not. The last one of a key is the job."""
+    """Replaced jobs count, skipped ones do not; the last job of a key is kept."""
     taken = enqueue({"n": 0})
     claim_jobs(database)
     new = [("key", 1), ("a", 1), ("a", 2), ("b", 1), ("a", 3)]
@@ -235,8 +237,8 @@ def test_enqueue_many_replaces(database: Database) -> None:
     assert get_row(database, taken).status == "processing"
 
 
-def test_enqueue_many_tells_the_first_conflict(database: Database) -> None:
-    """What came before it is enqueued."""
+def test_enqueue_many_raises_the_first_conflict(database: Database) -> None:
+    """Jobs before it are enqueued."""
     new = [{"type": "noop", "unique_key": key, "on_conflict": "error"} for key in "abac"]
 
     with pytest.raises(KeyHeld, match="'a'"):
@@ -249,8 +251,8 @@ def test_enqueue_many_tells_the_first_conflict(database: Database) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_all_of_it_works_on_an_applications_connection(kind: Any, migrated_url: str, database: Database) -> None:
-    """Committed with it, and through whatever driver and kind of rows."""
+def test_unique_keys_work_on_an_applications_connection(kind: Any, migrated_url: str, database: Database) -> None:
+    """They are committed with its transaction, with any driver and row type."""
     over = enqueue({"n": 1}, unique="for 1h")
     let_time_pass(database, over)
     with opened(kind, migrated_url) as application:
@@ -272,7 +274,7 @@ def test_all_of_it_works_on_an_applications_connection(kind: Any, migrated_url: 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_many_on_an_applications_connection_take_keys_whose_time_is_over(
+def test_enqueue_many_on_an_applications_connection_takes_keys_whose_period_is_over(
     kind: Any, migrated_url: str, database: Database
 ) -> None:
     over = enqueue(unique="for 1h")
@@ -287,24 +289,22 @@ def test_many_on_an_applications_connection_take_keys_whose_time_is_over(
 
 @mysql_only
 @pytest.mark.parametrize("on_conflict", ["keep", "replace", "error"])
-def test_a_holder_that_came_after_the_snapshot_is_dealt_with(
-    migrated_url: str, database: Database, on_conflict: str
-) -> None:
-    """In REPEATABLE READ, where no plain look would ever show it; also one whose time is over."""
+def test_a_holder_newer_than_the_snapshot_is_found(migrated_url: str, database: Database, on_conflict: str) -> None:
+    """In REPEATABLE READ a plain query would never see it; also one whose period is over."""
     with opened(as_connection, migrated_url) as application:
         application.run("SELECT id FROM mayfly_jobs")
         held = enqueue({"n": 1})
         let_time_pass(database, mayfly.enqueue("noop", {"n": 2}, unique_key="over", unique="for 1h"))
 
-        told = told_id(application, {"n": 3}, "key", on_conflict)
-        free = told_id(application, {"n": 4}, "over", on_conflict)
+        returned = enqueue_or_holder(application, {"n": 3}, "key", on_conflict)
+        free = enqueue_or_holder(application, {"n": 4}, "over", on_conflict)
         application.commit()
 
-    assert (told, free) == (held, rows_of(database, jobs)[-1].id)
+    assert (returned, free) == (held, rows_of(database, jobs)[-1].id)
     assert values_of(database) == [3 if on_conflict == "replace" else 1, 2, 4]
 
 
-def told_id(application: Application, payload: dict[str, int], key: str, on_conflict: str) -> int | None:
+def enqueue_or_holder(application: Application, payload: dict[str, int], key: str, on_conflict: str) -> int | None:
     try:
         return mayfly.enqueue(
             "noop", payload, unique_key=key, on_conflict=on_conflict, connection=application.connection
@@ -313,19 +313,19 @@ def told_id(application: Application, payload: dict[str, int], key: str, on_conf
         return held.holder_id
 
 
-# --- at the same time -------------------------------------------------------------------------------------
+# --- concurrent calls -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_conflict", ["keep", "replace"])
 @pytest.mark.parametrize("unique", SCOPES)
-def test_one_job_comes_of_many_who_ask_at_once(database: Database, unique: str, on_conflict: str) -> None:
+def test_concurrent_calls_make_one_job(database: Database, unique: str, on_conflict: str) -> None:
     ids = in_threads([partial(enqueue, unique=unique, on_conflict=on_conflict)] * 8)
 
     assert ids == [row.id for row in rows_of(database, jobs)] * 8
 
 
-def test_one_of_many_is_not_told_of_a_holder(database: Database) -> None:
-    """With `error` exactly one call succeeds."""
+def test_one_of_many_concurrent_calls_succeeds(database: Database) -> None:
+    """With on_conflict="error", exactly one."""
 
     def try_it() -> bool:
         try:
@@ -337,8 +337,8 @@ def test_one_of_many_is_not_told_of_a_holder(database: Database) -> None:
     assert sorted(in_threads([try_it] * 8)) == [False] * 7 + [True]
 
 
-def test_a_key_whose_time_is_over_is_taken_by_one_of_many(database: Database) -> None:
-    """Round by round: all are told the same new job."""
+def test_a_key_whose_period_is_over_is_taken_by_one_of_many_calls(database: Database) -> None:
+    """In every round all calls return the same new job."""
     for _ in range(5):
         before = {row.id for row in rows_of(database, jobs)}
         [job] = set(in_threads([partial(enqueue, unique="for 1h")] * 8))
@@ -348,7 +348,7 @@ def test_a_key_whose_time_is_over_is_taken_by_one_of_many(database: Database) ->
 
 @sqlite_only
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"unique": "until Friday"}, "unique='until Friday': must be 'until done'"),
         ({"unique": "for 1w"}, "unique='for 1w'"),
@@ -366,9 +366,9 @@ def test_a_key_whose_time_is_over_is_taken_by_one_of_many(database: Database) ->
     ],
     ids=str,
 )
-def test_words_that_nobody_knows_are_refused(arguments: dict[str, Any], said: str) -> None:
-    """With the ones that are."""
-    with pytest.raises(BadField, match=f"^{said}"):
+def test_unknown_scopes_and_conflict_rules_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """The sentence lists the known ones."""
+    with pytest.raises(BadField, match=f"^{message}"):
         enqueue(**arguments)
 
 
@@ -376,9 +376,9 @@ def test_words_that_nobody_knows_are_refused(arguments: dict[str, Any], said: st
 @pytest.mark.parametrize(
     "arguments", [{"unique": "for 1h"}, {"on_conflict": "keep"}, {"unique": "until done"}], ids=str
 )
-def test_words_about_a_key_need_one(arguments: dict[str, Any]) -> None:
+def test_scopes_and_conflict_rules_need_a_key(arguments: dict[str, Any]) -> None:
     with pytest.raises(
-        BadField, match=f"^{next(iter(arguments))}=.*: must be left out without a unique_key"
+        BadField, match=f"^{next(iter(arguments))}=.*: must be omitted without a unique_key"
     ) as caught:
         mayfly.enqueue("noop", **arguments)
 

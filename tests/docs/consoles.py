@@ -1,4 +1,4 @@
-"""The examples of a page that are commands: each prints what stands below it."""
+"""Commands in a page: each prints what the page shows below it."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def run_consoles(installation: Installation, page: str) -> int:
-    """All commands of the page in their order, and how many that were; … is any text within a line."""
+    """Run all commands of the page in order; returns their number. … matches any text within a line."""
     steps = [step for block in blocks(page, "console") for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     for step in steps:
         command, _, printed = step.partition("\n")

@@ -1,4 +1,4 @@
-"""The examples of a page that are files: together they are somebody's project, and its tests pass."""
+"""Files in a page: together they are a project, and its tests pass."""
 
 import re
 
@@ -6,17 +6,17 @@ import pytest
 
 
 def files_of(page: str) -> dict[str, str]:
-    """By the name that stands in the first line of each."""
+    """By the name in the first line of each."""
     return dict(re.findall(r"^```python\n# (\S+)\n(.+?)^```$", page, flags=re.MULTILINE | re.DOTALL))
 
 
 def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
-    """As they stand: a module of handlers, its tests, and a third file that names the handlers."""
+    """Unchanged: a module of handlers, its tests, and a third file that names the handlers."""
     [handlers] = (name.removesuffix(".py").replace("/", ".") for name in files if not name.startswith("tests/"))
     [tests] = (text for name, text in files.items() if name.startswith("tests/"))
     monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
-    monkeypatch.delenv("HANDLERS", raising=False)  # its own file names them
+    monkeypatch.delenv("HANDLERS", raising=False)  # the project's own file names them
     (pytester.path / "mayfly.toml").write_text(f'handlers = ["{handlers}"]\n')
     for name, text in files.items():
         path = pytester.path / name

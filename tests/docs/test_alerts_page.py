@@ -1,4 +1,4 @@
-"""docs/alerts.md says what is true: its settings load, its receiver checks real webhooks, its words are ours."""
+"""docs/alerts.md is correct: its settings load, its receiver verifies webhooks, its lines are those of the log."""
 
 import json
 import re
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mayfly import log_messages
-from mayfly.admin.fleet import DAY, STALE_AFTER
+from mayfly.admin.fleet import STALE_AFTER
+from mayfly.fleet.cycles import FORGOTTEN_AFTER
 from mayfly.log import render_text
 from mayfly.monitoring.alerts import MAX_ATTEMPTS_READ, Alert, AlertKind
 from mayfly.monitoring.channels import webhook_body
@@ -27,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_settings_load(tmp_path: Path) -> None:
-    """What the page tells people to write is understood, and no secret is shown."""
+    """Without a warning, and no secret is shown."""
     (tmp_path / ".env").write_text(blocks("sh")[0])
 
     loaded = load({"MAYFLY_HOME": str(tmp_path)})
@@ -46,20 +47,20 @@ def receiver_code() -> Any:
     return names["is_genuine"]
 
 
-def test_the_receiver_knows_what_is_genuine(tmp_path: Path, receiver_code: Any) -> None:
-    """A real webhook of a real cycle; not one that was changed, nor one signed by another."""
+def test_the_receiver_verifies_webhooks(tmp_path: Path, receiver_code: Any) -> None:
+    """It accepts one of a real cycle, and refuses a changed one or one with another key."""
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
     made.enqueue("give_up")
     with http_receiver() as receiver:
         made.dispatch(ALERT_WEBHOOK_URL=receiver.url, ALERT_WEBHOOK_SECRET=SECRET)
         made.end()
 
-    [heard] = receiver.heard
-    headers = {name.lower(): value for name, value in heard.headers.items()}
-    assert receiver_code(headers, heard.body, SECRET)
-    assert not receiver_code(headers, heard.body + b" ", SECRET)
-    assert not receiver_code(headers, heard.body, SECRET.replace("M", "N"))
-    assert not receiver_code({**headers, "webhook-timestamp": "1614265330"}, heard.body, SECRET)
+    [request] = receiver.requests
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    assert receiver_code(headers, request.body, SECRET)
+    assert not receiver_code(headers, request.body + b" ", SECRET)
+    assert not receiver_code(headers, request.body, SECRET.replace("M", "N"))
+    assert not receiver_code({**headers, "webhook-timestamp": "1614265330"}, request.body, SECRET)
 
 
 def test_the_message_has_these_fields() -> None:
@@ -72,23 +73,23 @@ def test_the_message_has_these_fields() -> None:
     assert "`mayfly.alert.recovered`" in PAGE
 
 
-def test_the_kinds_and_times_are_the_codes() -> None:
-    """Whoever changes one changes the page."""
-    table = PAGE.split("| kind | when | over |")[1].split("\n\n")[0]
+def test_kinds_and_times_equal_the_code() -> None:
+    """A change of the code must change the page."""
+    table = PAGE.split("| kind | fires when | recovers when |")[1].split("\n\n")[0]
 
     assert re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) == list(AlertKind)
-    assert (STALE_AFTER.total_seconds(), DAY.days, MAX_ATTEMPTS_READ) == (180, 1, 10_000)
+    assert (STALE_AFTER.total_seconds(), FORGOTTEN_AFTER.days, MAX_ATTEMPTS_READ) == (180, 1, 10_000)
 
 
 def test_the_lines_are_those_of_the_log() -> None:
-    """As an operator greps for them."""
-    said = [
+    """Operators grep for them."""
+    messages = [
         log_messages.side_process_failed("the heartbeat", "hc-ping.com answered 500"),
         log_messages.alert_undelivered("webhook", "example.com: TimeoutError: timed out"),
         log_messages.side_process_timed_out("alerts", 2.0),
     ]
 
-    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)
+    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in messages)
 
     assert f"```\n{lines}\n```" in PAGE
 

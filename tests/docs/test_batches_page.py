@@ -1,4 +1,4 @@
-"""docs/batches.md says what is true: its examples are run as they stand."""
+"""docs/batches.md is correct: its examples run unchanged."""
 
 import re
 from pathlib import Path
@@ -7,31 +7,30 @@ import pytest
 from click.testing import CliRunner
 
 from mayfly import enqueue, log_messages, registry
-from mayfly.cli.batches import batches as command
+from mayfly.cli.jobs import batches as command
 from mayfly.log import render_text
 from mayfly.testing import drain, enqueued_jobs, using_database
-from mayfly.testing.database import copy_template, make_template
+from mayfly.testing.database import prepare
 from tests.factories import NOON
 
 PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text("utf-8")
 BATCH, CHAIN = re.findall(r"^```python\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
-def told(event: log_messages.LogMessage) -> str:
+def log_line(event: log_messages.LogMessage) -> str:
     return render_text(event, "WORKER", NOON).strip()
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page declares, at the top of its modules, is nobody else's."""
+def isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declarations of the page's modules are removed after each test."""
     monkeypatch.setattr(registry, "_declared", dict(registry.declared()))
-    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test had read
+    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test has loaded
 
 
-def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three mails and the list's two siblings, one of them without an address; then the report, and the table."""
-    make_template(tmp_path / "template")
-    url = copy_template(tmp_path / "template", tmp_path / "mayfly.db")
+def test_the_batch_example_runs_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three mails and two siblings of a list, one without an address; then the report and the table."""
+    url = prepare(None, None, tmp_path)(tmp_path)
     monkeypatch.setenv("DATABASE_URL", url)
     with using_database(url):
         exec(BATCH, {"__name__": "shop.jobs"})
@@ -48,10 +47,9 @@ def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shown.splitlines()[0].strip() in PAGE
 
 
-def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
-    """Each step sees what the one before it returned."""
-    make_template(tmp_path / "template")
-    with using_database(copy_template(tmp_path / "template", tmp_path / "mayfly.db")):
+def test_the_chain_example_runs_unchanged(tmp_path: Path) -> None:
+    """Each step gets the result of the previous one."""
+    with using_database(prepare(None, None, tmp_path)(tmp_path)):
         namespace = {"__name__": "shop.sums"}
         exec(CHAIN, namespace)
         namespace["start"]()  # type: ignore[operator]
@@ -60,7 +58,7 @@ def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
         assert [job.result for job in enqueued_jobs()] == [[3, 4, 5], 12, "The sum: 12"]
 
 
-def test_the_log_says_what_the_page_says() -> None:
-    """Word by word."""
+def test_the_lines_are_those_of_the_log() -> None:
+    """Word for word."""
     assert log_messages.batch_finished("campaign-7", 3, 1, 0, "send_report").text in PAGE
     assert log_messages.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE

@@ -1,4 +1,4 @@
-"""docs/console.md says what is true: its commands, its screens, its figures, its pictures."""
+"""docs/console.md is correct: its commands, screens, figures and pictures."""
 
 import re
 import subprocess
@@ -26,15 +26,15 @@ def rows_after(heading: str) -> list[str]:
     return re.findall(r"^\| (.+?) \|", rest.partition("\n\n")[0], flags=re.MULTILINE)[1:]
 
 
-def test_every_screen_is_named() -> None:
-    """And a job's own page, which is no link there."""
+def test_every_screen_is_listed() -> None:
+    """And the page of a job, which is not in the navigation."""
     named = [each for each in rows_after("screen") if each != "a job"]
 
     assert sorted(named) == sorted(each.title for each in SCREENS)
 
 
-def test_the_roles_are_the_codes() -> None:
-    """From the one that may least."""
+def test_the_roles_equal_the_code() -> None:
+    """The one with the fewest rights first."""
     assert [each.strip("`") for each in rows_after("role")] == list(ROLES)
 
 
@@ -45,8 +45,8 @@ def embedded(tmp_path: Path) -> Iterator[Installation]:
     made.end()
 
 
-def test_a_password_is_asked_for_and_printed_as_the_page_says(embedded: Installation) -> None:
-    """The lines are settings that the console takes; without one it refuses to start."""
+def test_the_password_command_works_as_shown(embedded: Installation) -> None:
+    """It prints settings that the console accepts; without one the console does not start."""
     [first, other] = (line.split("#")[0].split() for line in re.findall(r"^mayfly password.*$", PAGE, re.MULTILINE))
     refused = embedded.run("console")
     lines = [line for command in (first, other) for line in ask(embedded, command)]
@@ -72,14 +72,14 @@ def ask(installation: Installation, command: list[str]) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_the_figures_are_the_codes() -> None:
-    """Where they are said in words."""
+def test_the_figures_equal_the_code() -> None:
+    """Those written in words."""
     assert (FIRST_WAIT_SECONDS, f"up to {MAX_WAIT_SECONDS / 60:g} minutes" in PAGE) == (30, True)
     assert f"More than {MAX_AT_ONCE} jobs" in PAGE
     assert f"`{','.join(SettingsModel.model_fields['redact'].default)}`" in PAGE
 
 
-def test_the_settings_are_settings() -> None:
+def test_every_named_setting_exists() -> None:
     """Every name in capitals that looks like one."""
     settings = page_named("settings.md")
 
@@ -88,8 +88,8 @@ def test_the_settings_are_settings() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_pictures_are_there_and_can_be_read_without_eyes(page: str) -> None:
-    """Made by scripts/screenshots; each with a text of its own."""
+def test_the_pictures_exist_and_have_alternative_texts(page: str) -> None:
+    """They are made by scripts/screenshots."""
     pictures = re.findall(r"!\[(.*?)\]\((.+?)\)|<img src=\"(.+?)\" alt=\"(.+?)\"", PAGES[page])
 
     assert pictures
@@ -98,8 +98,8 @@ def test_the_pictures_are_there_and_can_be_read_without_eyes(page: str) -> None:
         assert len(text or alternative) > 10
 
 
-def test_the_service_names_programs_that_there_are() -> None:
-    """The module that it starts, at least."""
+def test_the_service_starts_an_existing_module() -> None:
+    """The one after `python -m`."""
     [unit] = blocks(PAGE, "ini")
     [module] = re.findall(r"python -P -m (\w+)", unit)
 

@@ -1,4 +1,4 @@
-"""docs/control.md says what is true: its example is run as it stands, its words are those of `mayfly why`."""
+"""docs/control.md is correct: its example runs unchanged, its words are those of `mayfly why`."""
 
 import re
 from collections.abc import Iterator
@@ -18,28 +18,28 @@ def campaign(tmp_path: Path) -> Iterator[Installation]:
     """An installation with the page's handler, and three jobs of the campaign."""
     (tmp_path / "campaign.py").write_text(blocks(PAGE, "python")[0])
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "tests.basic_handlers,campaign"})
-    made.dispatch()  # cron is at work
+    made.dispatch()  # cron is running
     made.enqueue("send_campaign", '{"recipients": ["ann"]}', count=3, lane="campaigns", group_key="campaign-7")
     yield made
     made.end()
 
 
 def test_the_example_works(campaign: Installation) -> None:
-    """Each command, in its order, prints what stands below it; … is any text."""
+    """Each command, in order, prints what the page shows; … is any text."""
     assert run_consoles(campaign, PAGE) == 6
 
 
-def test_a_campaign_that_nobody_cancels_is_sent(campaign: Installation) -> None:
-    """The handler of the example is one that works."""
+def test_a_campaign_that_is_not_cancelled_is_sent(campaign: Installation) -> None:
+    """The handler of the example works."""
     cycle = campaign.dispatch()
 
     assert (cycle.returncode, campaign.statuses()) == (0, {"done": 3})
 
 
-def test_every_word_of_why_is_in_the_table() -> None:
+def test_every_reason_of_why_is_in_the_table() -> None:
     """And no other."""
     source = Path(why.__file__).read_text("utf-8")
-    named = {*re.findall(r'Reason\("(\w+)"', source), "processing", "done", "dead", "cancelled"}
+    named = {*re.findall(r'Reason\("(\w+)"', source), "claimed", "running", "done", "dead", "cancelled"}
     table = PAGE.split("## Why is it not running?")[1]
     cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     listed = {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}

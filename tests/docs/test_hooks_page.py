@@ -1,4 +1,4 @@
-"""docs/hooks.md says what is true: its example is installed and run, its lines are those of the log."""
+"""docs/hooks.md is correct: its example is installed and run, its lines are those of the log."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def pager() -> Iterator[tuple[str, list[str]]]:
-    """The URL of somebody who takes alarms, and what has come in."""
+    """The URL of an alert receiver, and the received texts."""
     texts: list[str] = []
 
     class Pager(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ def shop(tmp_path: Path) -> Iterator[Installation]:
 
 
 def test_the_example_works(shop: Installation, pager: tuple[str, list[str]]) -> None:
-    """In real runners: a span in the log for each job, an alarm for the one that is dead."""
+    """In real runners: a span in the log for each job, an alert for the dead one."""
     url, texts = pager
     done, dead = shop.enqueue("noop")[0], shop.enqueue("give_up")[0]
 
@@ -69,20 +69,20 @@ def test_the_example_works(shop: Installation, pager: tuple[str, list[str]]) -> 
 
 
 def test_the_lines_are_those_of_the_log() -> None:
-    """As an operator greps for them."""
-    said = [
+    """Operators grep for them."""
+    messages = [
         log_messages.hook_failed("shop.watching:after", 12, "send_email", "KeyError: 12"),
         log_messages.hook_failures("shop.watching:after", 512),
     ]
 
-    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)
+    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in messages)
 
     assert f"```\n{lines}\n```" in PAGE
 
 
-def test_the_words_are_those_of_the_outcomes() -> None:
-    """All but `crashed`, which no `after` is told: its process is gone."""
-    [listed] = re.findall(r"words of the totals \(([^)]+)\)", PAGE)
+def test_the_outcomes_equal_the_code() -> None:
+    """All but `crashed`: the process that would call `after` is gone."""
+    [listed] = re.findall(r"outcomes in the totals \(([^)]+)\)", PAGE)
 
     assert set(re.findall(r"`([^`]+)`", listed)) == set(OutcomeKind) - {OutcomeKind.CRASHED}
     assert f"with backoff, {MAX_ATTEMPTS} times" in PAGE

@@ -1,4 +1,4 @@
-"""docs/http-api.md says what is true: its curl examples are run in their order, and its worker works."""
+"""docs/http-api.md is correct: its curl examples run in order, and its worker works."""
 
 import json
 import os
@@ -22,20 +22,20 @@ WORKER = CHECKOUT / "docs" / "worker.mjs"
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"LANES__IMAGES__EXTERNAL": "true"})
-    made.dispatch()  # cron is at work
+    made.dispatch()  # cron is running
     yield Api(made)
     made.end()
 
 
 def examples() -> list[tuple[str, str]]:
-    """Each command of the page with what stands below it."""
+    """Each command of the page with the output below it."""
     pairs = re.findall(r"^```sh\n(curl .+?)^```\n+```json\n(.+?)\n```$", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert len(pairs) == PAGE.count("```sh\ncurl")
     return pairs
 
 
 def test_the_examples_work(api: Api) -> None:
-    """Each prints what stands below it; … is any text."""
+    """Each prints what the page shows; … is any text."""
     program("curl")
     claim = ""
     for command, expected in examples():
@@ -51,7 +51,7 @@ def test_the_examples_work(api: Api) -> None:
 
 
 def test_the_worker_works(api: Api) -> None:
-    """30 lines of Node without dependencies: what it can is done, what it can't has failed, and it ends when told."""
+    """30 lines of Node without dependencies: it completes and fails jobs, and ends on SIGTERM."""
     node = program("node")
     [good] = api.installation.enqueue("resize", '{"image": 7, "width": 640}', lane="images")
     [odd] = api.installation.enqueue("paint", lane="images", max_attempts=1)
@@ -73,8 +73,8 @@ def test_the_worker_works(api: Api) -> None:
     assert (worker.returncode, errors) == (0, "")
 
 
-def test_every_page_of_the_api_is_named(api: Api) -> None:
-    """With its method; those that a worker uses in the examples."""
+def test_every_operation_of_the_api_is_named(api: Api) -> None:
+    """With its method; those of workers are in the examples."""
     paths = api.ask("GET", "/api/v1/openapi.json").json["paths"]
     served = {f"{method.upper()} {path.removeprefix('/api/v1')}" for path, found in paths.items() for method in found}
     named = set(re.findall(r"`((?:GET|POST|PUT) /[^`?]*)`", PAGE))
@@ -84,8 +84,8 @@ def test_every_page_of_the_api_is_named(api: Api) -> None:
     assert named - served == {"GET /api/v1/openapi.json"}
 
 
-def test_the_table_of_scopes_is_the_codes() -> None:
-    """And the sentence of each."""
+def test_the_table_of_scopes_equals_the_code() -> None:
+    """With the description of each."""
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", PAGE.split("## Enqueue")[0], flags=re.MULTILINE))
 
     assert rows == SCOPES

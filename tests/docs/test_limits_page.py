@@ -1,4 +1,4 @@
-"""docs/limits.md says what is true: its example is run, its listing is what comes out."""
+"""docs/limits.md is correct: its example runs, its listing is the output."""
 
 import re
 import sys
@@ -26,10 +26,10 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[object, str]]]:
-    """What the handlers of the page hand to `deliver`."""
+    """The arguments that handlers of the page pass to `deliver`."""
     (tmp_path / "page_of_limits.py").write_text(block("python"))
     monkeypatch.setattr(registry, "_declared", {})
-    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test had read
+    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test has loaded
     monkeypatch.setenv("HANDLERS", "page_of_limits")
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
@@ -42,8 +42,8 @@ def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
 
 @freeze_time(NOON)
-def test_the_example_does_what_the_page_says(delivered: list[tuple[object, str]]) -> None:
-    """Three for account 42 and one for 7; the fourth waits for midnight in Berlin, and the table says so."""
+def test_the_example_works_as_described(delivered: list[tuple[object, str]]) -> None:
+    """Three mails for account 42 and one for 7; the fourth waits for midnight in Berlin, as in the listing."""
     for account in (42, 42, 42, 42, 7):
         enqueue("send", {"account": account, "to": "ann"})
 

@@ -1,4 +1,4 @@
-"""docs/long-jobs.md says what is true: its example is somebody's project, its line is that of the log."""
+"""docs/long-jobs.md is correct: the tests of its example pass, its line is that of the log."""
 
 import re
 
@@ -19,12 +19,12 @@ PAGE = page_named("long-jobs.md")
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's two files are somebody's project."""
+    """The two files of the page are a project."""
     run_project(pytester, monkeypatch, files_of(PAGE))
 
 
-def test_the_minute_is_as_the_code_decides_it() -> None:
-    """Each `render` of the table is done or interrupted by what is left of its window; none uses an attempt."""
+def test_the_minute_of_the_table_equals_the_code() -> None:
+    """Each `render` is done or interrupted by what is left of its window; none uses an attempt."""
     rows = re.findall(r"^\| \d+ \| `render` \d \| (\d+) s \| (done|interrupted)", PAGE, flags=re.MULTILINE)
     cut = after_interruption(make_job(), Interruption(20, 50), RetryContext(NOON, Backoff()))
 
@@ -33,8 +33,8 @@ def test_the_minute_is_as_the_code_decides_it() -> None:
     assert (cut.kind, cut.keeps_attempt, INTERRUPTIONS_ALLOWED) == (OutcomeKind.RELEASED, True, 3)
 
 
-def test_the_figures_and_the_lines_are_the_codes() -> None:
-    """As an operator greps for them."""
+def test_figures_and_lines_equal_the_code() -> None:
+    """Operators grep for them."""
     for event in (
         log_messages.job_sliced(12, "import_customers", 3, 48.6),
         log_messages.guard_interrupted(15, "render", 20.0),

@@ -1,4 +1,4 @@
-"""docs/metrics.md says what is true: its table is what Mayfly tells, its rules are those that are shipped."""
+"""docs/metrics.md is correct: its table has every metric, its rules are those that are shipped."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.admin.jobs import MAX_COUNTED
-from mayfly.monitoring.metrics import MetricValues
-from mayfly.monitoring.prometheus import prometheus_text
+from mayfly.monitoring.metrics import MetricValues, prometheus_text
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.settings import load
 from mayfly.stats.histograms import BOUNDS
@@ -23,36 +22,36 @@ def rows(header: str) -> list[list[str]]:
 
 
 def test_every_metric_is_in_the_table() -> None:
-    """And no other; counters by the name that Prometheus stores."""
+    """And no other; counters with the name that Prometheus stores."""
     nothing = MetricValues({}, [], [], {})
-    told = re.findall(r"^# TYPE (\S+)", prometheus_text(nothing).decode(), re.MULTILINE)
+    exported = re.findall(r"^# TYPE (\S+)", prometheus_text(nothing).decode(), re.MULTILINE)
 
-    assert sorted(name for name, *_ in rows("| name | labels | what it is |")) == sorted(told)
-    assert len(told) > 10
+    assert sorted(name for name, *_ in rows("| name | labels | what it is |")) == sorted(exported)
+    assert len(exported) > 10
 
 
-def test_the_words_and_numbers_are_the_codes() -> None:
-    """Outcomes, and how far is counted."""
+def test_words_and_numbers_equal_the_code() -> None:
+    """Outcomes, and the limits of the counts."""
     [listed] = re.findall(r"outcomes are ([^|]+)", PAGE)
 
     assert set(re.findall(r"`([^`]+)`", listed)) == set(OutcomeKind)
-    assert f"counted to {MAX_COUNTED:,}" in PAGE
+    assert f"counted up to {MAX_COUNTED:,}" in PAGE
     assert round(BOUNDS[-2] / 3_600_000) == 14
 
 
 def test_every_rule_is_in_the_table() -> None:
-    """In the order in which they are shipped."""
+    """In the order of the file."""
     assert [name for name, _ in rows("| alert | when |")] == re.findall(r"- alert: (\w+)", RULES)
 
 
 @pytest.mark.parametrize("name", re.findall(r"mayfly_\w+", RULES))
-def test_the_rules_name_what_is_told(name: str) -> None:
+def test_the_rules_name_existing_metrics(name: str) -> None:
     """A rule about a metric that does not exist never fires."""
     assert name in {named for named, *_ in rows("| name | labels | what it is |")}
 
 
-def test_the_setting_is_one(tmp_path: Path) -> None:
-    """As the page has it."""
+def test_the_setting_loads(tmp_path: Path) -> None:
+    """As shown on the page."""
     [block] = re.findall(r"^```sh\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / ".env").write_text(block)
 

@@ -1,4 +1,4 @@
-"""docs/operating.md: its example works, command by command, and it names every command there is."""
+"""docs/operating.md: its example works, command by command, and it names every command."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.cli.main import VERBS
+from mayfly.cli import VERBS
 from tests.docs.consoles import blocks, page_named, run_consoles
 from tests.process.installation import Installation
 
@@ -28,12 +28,12 @@ def invoices(tmp_path: Path) -> Iterator[Installation]:
 
 
 def test_the_example_works(invoices: Installation) -> None:
-    """Each command, in its order, prints what stands below it."""
+    """Each command, in order, prints what the page shows."""
     assert run_consoles(invoices, PAGE) == 9
 
 
 def test_every_command_is_named() -> None:
-    """Here, or where the rest of its room is."""
+    """Here, or on the page of its topic."""
     named = set(re.findall(r"mayfly (\w+)", PAGE)) | set(re.findall(r"`(\w+)`", PAGE))
 
     assert set(VERBS) - named - ELSEWHERE == set()

@@ -4,7 +4,7 @@ from scripts.benchmark.cli import PAGE, PAGE_RESULTS, filled_page
 from scripts.benchmark.figures import read_records
 
 
-def test_the_figures_are_those_that_were_measured() -> None:
+def test_the_figures_are_measured() -> None:
     """`scripts/bench --write-docs` would not change the page."""
     page = PAGE.read_text()
 

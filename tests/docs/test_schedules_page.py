@@ -1,4 +1,4 @@
-"""docs/schedules.md says what the code does: its lines are schedules, its tables are computed, its commands exist."""
+"""docs/schedules.md is correct: its lines are schedules, its tables are computed, its commands exist."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import pytest
 
 from mayfly.cli.schedules import schedules as command
 from mayfly.schedules.cron import due_times
-from mayfly.schedules.declare import declared_text
+from mayfly.schedules.files import declared_text
 from mayfly.schedules.fire import KnownSchedule, decide
 from mayfly.schedules.parse import OPTIONS, ScheduleEntry, ScheduleProblem, parse_line, parse_text
 from tests.factories import NOON
@@ -27,14 +27,14 @@ def block(beginning: str) -> str:
 
 
 def rows_after(words: str) -> list[list[str]]:
-    """The cells of the first table behind these words."""
+    """The cells of the first table after these words."""
     table = re.search(r"^\|.*?\n\n", PAGE.split(words, 1)[1], flags=re.MULTILINE | re.DOTALL)
     assert table is not None
     return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:] if line]
 
 
 def test_the_worked_example_is_a_schedule_file() -> None:
-    """Three schedules, as the text below it says."""
+    """Three schedules, as described below it."""
     found = list(parse_text(block("# cron.d/schedule"), "cron.d/schedule"))
 
     assert [each.name for each in found if isinstance(each, ScheduleEntry)] == [
@@ -45,7 +45,7 @@ def test_the_worked_example_is_a_schedule_file() -> None:
     assert len(found) == 3
 
 
-def test_the_readmes_example_is_one_too() -> None:
+def test_the_example_of_the_readme_is_a_schedule_file() -> None:
     """The shorter one."""
     text = (CHECKOUT / "README.md").read_text("utf-8")
     lines = re.search(r"## Schedule\n.*?```\n(.*?)```", text, flags=re.DOTALL)
@@ -54,8 +54,8 @@ def test_the_readmes_example_is_one_too() -> None:
     assert [type(each) for each in parse_text(lines[1], "f")] == [ScheduleEntry] * 3
 
 
-def test_the_options_are_the_codes() -> None:
-    """Every one, with what is allowed in the words of the error, and its default."""
+def test_the_options_equal_the_code() -> None:
+    """Each with the allowed values, in the words of the error, and its default."""
     rows = rows_after("## A line")
     entry = ScheduleEntry("", "", "")
     defaults = {"name": "the type, or the name of the program", "timeout": "none", "max_attempts": "MAX_ATTEMPTS"}
@@ -68,8 +68,8 @@ def test_the_options_are_the_codes() -> None:
     }
 
 
-def test_the_refusal_is_the_codes() -> None:
-    """File, line, column and why."""
+def test_the_error_equals_the_code() -> None:
+    """File, line, column and reason."""
     [found] = parse_text("\n" * 6 + "*/5 25 * * * x", "cron.d/schedule")
 
     assert isinstance(found, ScheduleProblem)
@@ -77,7 +77,7 @@ def test_the_refusal_is_the_codes() -> None:
 
 
 @pytest.mark.parametrize("row", rows_after("## Daylight saving"), ids=lambda row: row[0])
-def test_the_nights_of_the_changes_are_as_the_table_says(row: list[str]) -> None:
+def test_clock_changes_are_as_in_the_table(row: list[str]) -> None:
     """Computed, between two and four o'clock."""
     rule, forward, back = row
     for night, expected in ((datetime(2026, 3, 29, tzinfo=UTC), forward), (datetime(2026, 10, 25, tzinfo=UTC), back)):
@@ -93,22 +93,22 @@ def test_the_nights_of_the_changes_are_as_the_table_says(row: list[str]) -> None
 
 
 @pytest.mark.parametrize("row", rows_after("## After downtime"), ids=lambda row: row[0])
-def test_a_sleep_is_made_up_for_as_the_table_says(row: list[str]) -> None:
-    """How many jobs, and for when the last."""
-    catch_up, said = row
+def test_catching_up_is_as_in_the_table(row: list[str]) -> None:
+    """The number of jobs, and the time of the last one."""
+    catch_up, described = row
     entry = parse_line(f"*/10 * * * * x catch_up={catch_up}")
 
     decision = decide(entry, KnownSchedule(entry.rule, NOON), NOON + timedelta(minutes=118))
 
     assert decision is not None
     words = {"one job": 1, "none": 0, "eleven jobs": 11}
-    assert len(decision.due) == next(number for word, number in words.items() if said.startswith(word))
-    assert not decision.due or f"{decision.due[-1]:%H:%M}" in said
+    assert len(decision.due) == next(number for word, number in words.items() if described.startswith(word))
+    assert not decision.due or f"{decision.due[-1]:%H:%M}" in described
 
 
 def test_the_python_declares_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands on the page; it is then a line of a schedule file."""
-    monkeypatch.setattr("mayfly.schedules.declare._declared", {})
+    """Unchanged; it then becomes a line of a schedule file."""
+    monkeypatch.setattr("mayfly.schedules.files._declared", {})
     monkeypatch.setattr("mayfly.registry._declared", {})
 
     exec(block("from mayfly import Job, handler, schedule"), {"__name__": "figures"})
@@ -117,7 +117,7 @@ def test_the_python_declares_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_commands_exist() -> None:
-    """With the options that they are given, and none is left unsaid."""
+    """With the options shown, and no command is missing."""
     lines = [shlex.split(line, comments=True) for line in block("mayfly schedules  ").splitlines()]
     used = {words[2]: set(words[3:]) for words in lines if words[:2] == ["mayfly", "schedules"] and len(words) > 2}
 
@@ -127,8 +127,8 @@ def test_the_commands_exist() -> None:
         assert {word for word in words if word.startswith("--")} <= known, name
 
 
-def test_the_file_that_is_shipped_schedules_nothing_yet() -> None:
-    """And its commented examples are right."""
+def test_the_shipped_file_schedules_nothing() -> None:
+    """Its commented examples are valid."""
     text = (CHECKOUT / "cron.d" / "schedule").read_text("utf-8")
     examples = "\n".join(line[2:] for line in text.splitlines() if re.match(r"# [@0-9*]", line))
 

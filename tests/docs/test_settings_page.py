@@ -1,4 +1,4 @@
-"""docs/settings.md says what the code does: its tables are written from the model, and its examples load."""
+"""docs/settings.md is correct: its tables are generated from the model, and its examples load."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_the_tables_are_those_of_the_model() -> None:
 
 
 def test_the_tables_have_every_setting() -> None:
-    """With what it does; so no table has lost its marks."""
+    """With its meaning; so no table has lost its marks."""
     for name in (*map(str.upper, SettingsModel.model_fields), *LaneModel.model_fields, *AccountModel.model_fields):
         assert f"\n| `{'MAYFLY_HOME' if name == 'HOME' else name}` |" in PAGE
     for model in (SettingsModel, LaneModel, AccountModel):
@@ -30,7 +30,7 @@ def test_the_tables_have_every_setting() -> None:
 
 
 def test_the_examples_load(tmp_path: Path) -> None:
-    """What the page tells people to write is understood, without a warning."""
+    """Without a warning."""
     (tmp_path / "mayfly.toml").write_text(block_of("toml"))
     (tmp_path / ".env").write_text(block_of("sh"))
 

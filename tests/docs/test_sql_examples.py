@@ -1,7 +1,9 @@
-"""docs/enqueue.md says what works: its SQL is run on the database it is for, and its Python as it stands."""
+"""docs/enqueue.md is correct: its SQL runs on the database it is for, and its Python runs unchanged."""
 
+import asyncio
 import re
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,6 +14,7 @@ import psycopg
 import pymysql
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -19,13 +22,14 @@ import mayfly
 from mayfly.cli.enqueue import enqueue as command
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
-from mayfly.errors import CommitUnknown, KeyHeld
+from mayfly.errors import CommitUnknown, HandlerNotImported, KeyHeld
 from mayfly.queue.options import EnqueueOptions
 from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
 from tests.sqlalchemy_engines import run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "enqueue.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "enqueue.md").read_text("utf-8")
 
 HEADINGS = {
     "sqlite": "SQLite",
@@ -38,7 +42,7 @@ DRIVERS = {"sqlite": "sqlite3", "mariadb": "PyMySQL", "mysql": "PyMySQL", "postg
 
 @pytest.fixture
 def database(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    """As the page has it: Mayfly's tables and an application's, in one database."""
+    """As on the page: Mayfly's tables and those of an application in one database."""
     monkeypatch.setenv("DATABASE_URL", migrated_url)
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -49,8 +53,8 @@ def database(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     app.database.close()
 
 
-def test_the_sql_enqueues_a_job_with_everything(database: Database, migrated_url: str, engine_name: str) -> None:
-    """The application's row and the job are committed together; every column is as the page says."""
+def test_the_sql_enqueues_a_complete_job(database: Database, migrated_url: str, engine_name: str) -> None:
+    """The application's row and the job are committed together; every column is as described."""
     run_script(migrated_url, sql_under(HEADINGS[engine_name]))
 
     assert orders(database) == [6]
@@ -62,8 +66,8 @@ def test_the_sql_enqueues_a_job_with_everything(database: Database, migrated_url
     assert timedelta(minutes=9) < wait <= timedelta(minutes=10)
 
 
-def test_the_sql_leaves_a_job_out_whose_key_is_held(database: Database, migrated_url: str, engine_name: str) -> None:
-    """And nothing of the transaction fails for it."""
+def test_the_sql_skips_a_job_whose_key_is_held(database: Database, migrated_url: str, engine_name: str) -> None:
+    """The transaction does not fail."""
     held = mayfly.enqueue("send_receipt", unique_key="receipt:6")
 
     run_script(migrated_url, sql_under(HEADINGS[engine_name]))
@@ -82,7 +86,7 @@ def test_the_shortest_sql_is_a_complete_job(database: Database, migrated_url: st
 def test_the_python_with_a_driver_commits_with_the_row(
     database: Database, migrated_url: str, engine_name: str
 ) -> None:
-    """As it stands on the page; only where it connects to is given."""
+    """Unchanged, except the address it connects to."""
     example = python_after(f"\n{DRIVERS[engine_name]}")
 
     exec(example, driver_names(migrated_url))
@@ -99,8 +103,41 @@ def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, ap
     assert [row.payload for row in rows(database)] == ['{"order":1}', '{"order":2}']
 
 
+@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+def test_the_python_with_an_async_session_commits_with_the_row(database: Database, migrated_url: str) -> None:
+    """It runs on an event loop."""
+    engine = create_async_engine(migrated_url.replace("sqlite:", "sqlite+aiosqlite:"), poolclass=NullPool)
+    given = names(engine=engine, AsyncSession=AsyncSession, text=text)
+
+    exec(python_after("\nSQLAlchemy's `AsyncSession`"), given)
+    asyncio.run(given["place_order"]())
+
+    assert (orders(database), [row.payload for row in rows(database)]) == ([7], ['{"order":7}'])
+
+
+DJANGO = """
+import django
+import mayfly
+from django.conf import settings
+
+settings.configure(DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}}})
+django.setup()
+{example}
+"""
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+def test_the_python_with_django_commits_with_the_row(database: Database, migrated_url: str) -> None:
+    """In a process of its own: Django's settings are those of a process."""
+    script = DJANGO.format(path=make_url(migrated_url).database, example=python_after("\nDjango, on"))
+
+    subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, check=True)
+
+    assert (orders(database), [row.payload for row in rows(database)]) == ([6], ['{"order":6}'])
+
+
 def test_the_python_without_a_connection_runs(database: Database) -> None:
-    """The first example, the newsletter and the unique key; and what expires."""
+    """The first example, the newsletter, the unique key and expiry."""
     for heading in ("## From Python", "### Many at once", "## Uniqueness", "## Expiry"):
         exec(python_after(heading), names(readers=["a@example.com", "b@example.com"]))
 
@@ -108,7 +145,7 @@ def test_the_python_without_a_connection_runs(database: Database) -> None:
 
 
 def test_the_debounce_is_one_job_with_the_last_text(database: Database) -> None:
-    """Due half a minute after the last edit; what comes once it is taken is a job of its own."""
+    """It is due half a minute after the last edit; an edit after its claim is another job."""
     given = names()
     exec(python_after("### Debounce"), given)
     [row] = rows(database)
@@ -122,7 +159,7 @@ def test_the_debounce_is_one_job_with_the_last_text(database: Database) -> None:
 
 
 def test_the_table_has_every_argument_and_no_other() -> None:
-    """In the order of the definition, too."""
+    """In the order of the definition."""
     section = PAGE.split("## From Python")[1].split("###")[0]
     named = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
 
@@ -130,7 +167,7 @@ def test_the_table_has_every_argument_and_no_other() -> None:
 
 
 def test_the_page_names_every_option_of_the_command() -> None:
-    """And none that there is not."""
+    """And no other."""
     section = PAGE.split("## From the command line")[1].split("\n## ")[0]
 
     named = set(re.findall(r"--[a-z-]+", section))
@@ -139,8 +176,9 @@ def test_the_page_names_every_option_of_the_command() -> None:
 
 
 def test_the_error_that_the_page_names_exists() -> None:
-    """Whoever catches it by that name can import it."""
+    """It can be imported by that name."""
     assert f"`{CommitUnknown.__module__}.{CommitUnknown.__name__}` is raised" in PAGE
+    assert f"`{HandlerNotImported.__module__}.{HandlerNotImported.__name__}`, which names the module" in PAGE
     assert f"raises `{KeyHeld.__module__}.{KeyHeld.__name__}`" in PAGE
 
 
@@ -182,7 +220,7 @@ def names(**given: Any) -> dict[str, Any]:
 
 
 def driver_names(url: str) -> dict[str, Any]:
-    """What an example calls its driver by, and a driver that connects to this test's database whatever it is told."""
+    """The driver by its name in the example; it connects to the database of this test with any arguments."""
     parsed = make_url(url)
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     return names(
@@ -196,7 +234,7 @@ def driver_names(url: str) -> dict[str, Any]:
 
 
 class Connecting:
-    """The driver, with an address of our own."""
+    """The driver, with our own address."""
 
     def __init__(self, driver: Any, address: dict[str, Any]) -> None:
         self._driver = driver

@@ -1,6 +1,6 @@
 """docs/reference/tables.md is generated from mayfly/schema/metadata.py.
 
-UPDATE_REFERENCE=1 pytest tests/docs/test_tables_page.py writes it anew.
+UPDATE_REFERENCE=1 pytest tests/docs/test_tables_page.py rewrites it.
 """
 
 import os
@@ -26,7 +26,7 @@ All times are UTC with microseconds. Types are those of PostgreSQL and, where th
 
 
 def test_the_page_of_the_tables_is_current() -> None:
-    """Every table, and every column with its type, default and meaning."""
+    """Every table, and every column with type, default and meaning."""
     page = "\n".join([HEAD, *(line for table in metadata.sorted_tables for line in chapter(table))])
 
     if os.environ.get("UPDATE_REFERENCE"):

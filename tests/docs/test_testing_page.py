@@ -1,4 +1,4 @@
-"""docs/testing.md says what is true: its example is somebody's project, and its tests pass."""
+"""docs/testing.md is correct: the tests of its example pass."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ FILES = files_of(PAGE)
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's two files are somebody's project, and leave no database in it."""
+    """The two files of the page are a project, and create no database in it."""
     run_project(pytester, monkeypatch, FILES)
 
     assert list(pytester.path.glob("*.db")) == []
@@ -28,7 +28,7 @@ def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
-    """The names of the example's module, on a database of this test's."""
+    """The names of the example's module, on a database of this test."""
     monkeypatch.setattr("mayfly.registry._declared", {})
     names: dict[str, object] = {"__name__": "shop.jobs"}
     monkeypatch.setitem(sys.modules, "shop.jobs", type(sys)("shop.jobs"))
@@ -38,8 +38,8 @@ def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_failed_assertion_is_the_codes(shop: dict[str, object]) -> None:
-    """Word by word, for what the example enqueues."""
+def test_the_failed_assertion_equals_the_code(shop: dict[str, object]) -> None:
+    """Word for word, for the jobs of the example."""
     sign_up = shop["sign_up"]
     assert callable(sign_up)
     sign_up("Ann", "ann@example.com")
@@ -50,8 +50,8 @@ def test_the_failed_assertion_is_the_codes(shop: dict[str, object]) -> None:
     assert f"```\n{caught.value}\n```" in PAGE
 
 
-def test_the_table_has_all_that_there_is() -> None:
-    """The values that come back aside; and the fixture, which is pytest's."""
+def test_the_table_has_every_name() -> None:
+    """Except the return values; and the fixture, which pytest provides."""
     [table] = re.findall(r"^\| \| \|\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
     named = set(re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE))
 
@@ -59,8 +59,8 @@ def test_the_table_has_all_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("function", [run_inline, drain, assert_enqueued])
-def test_the_arguments_are_the_codes(function: Callable[..., object]) -> None:
-    """In their order, with their defaults where the page says them."""
+def test_the_arguments_equal_the_code(function: Callable[..., object]) -> None:
+    """In order, with the defaults that the page shows."""
     [shown] = re.findall(rf"^`{function.__name__}\((.+?)\)`", PAGE, flags=re.MULTILINE)
     parts = [each.partition("=") for each in shown.split(", ") if each != "*"]
     parameters = inspect.signature(function).parameters

@@ -1,4 +1,4 @@
-"""docs/tracing.md says what is true: its setting loads, its attributes are those of the spans."""
+"""docs/tracing.md is correct: its setting loads, its attributes are those of the spans."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = (CHECKOUT / "docs" / "tracing.md").read_text("utf-8")
 
 
 def test_the_setting_loads(tmp_path: Path) -> None:
-    """As the page has it."""
+    """As shown on the page."""
     [block] = re.findall(r"^```sh\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / ".env").write_text(block)
 

@@ -11,14 +11,14 @@ INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
 SELECT CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp()) THEN -id ELSE id END FROM mayfly_jobs WHERE unique_key = %(unique_key)s AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
 
--- enqueue in its place
+-- replace a pending job
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO UPDATE SET type = excluded.type, payload = excluded.payload, lane = excluded.lane, max_attempts = excluded.max_attempts, priority = excluded.priority, run_at = clock_timestamp(), group_key = NULL, expires_at = NULL WHERE mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp())) RETURNING id;
 
 -- enqueue two
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) SELECT type, payload::json, lane, max_attempts, priority FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[]) AS given (type, payload, lane, max_attempts, priority);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) SELECT type, payload::json, lane, max_attempts, priority FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::bigint[], %(priority)s ::bigint[]) AS given (type, payload, lane, max_attempts, priority);
 
 -- enqueue two with keys
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) SELECT type, payload::json, lane, max_attempts, priority, unique_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(unique_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) SELECT type, payload::json, lane, max_attempts, priority, unique_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::bigint[], %(priority)s ::bigint[], %(unique_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
 SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp());
 
 -- count two lanes
@@ -29,39 +29,39 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 -- claim
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
--- claim from a front
+-- claim from a cursor
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
--- begin with a job
+-- claim an assigned job first
 BEGIN;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
 SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_0 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_1 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_2 WHERE interruptions > 0;
 
--- look for more
+-- check for due jobs
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id IN (…) AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, releases = 0, duration_ms = %(duration_ms)s, started_at = %(started_at)s, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
-UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = %(duration_ms)s, started_at = %(started_at)s, waiting_for = %(waiting_for)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
@@ -69,7 +69,7 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 BEGIN;
 INSERT INTO mayfly_batches (batch_key, on_complete, created_at, sealed_at) VALUES (%(batch_key)s, %(on_complete)s, %(created_at)s, %(sealed_at)s) ON CONFLICT (batch_key) DO NOTHING;
 
--- begin a chain
+-- open a chain
 BEGIN;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(group_key)s) RETURNING id;
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previous)s, %(rest)s);
@@ -78,7 +78,7 @@ INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previou
 BEGIN;
 UPDATE mayfly_batches SET sealed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NULL AND completed_at IS NULL;
 
--- what waits for its end
+-- find awaited jobs
 SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL LIMIT 100) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE job_id IN (…);
 
 -- settle a step
@@ -106,7 +106,7 @@ SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = %(key)s GROUP BY stat
 SELECT on_complete FROM mayfly_batches WHERE batch_key = %(key)s;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(run_at)s) RETURNING id;
 
--- batches that are over
+-- complete finished batches
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- plan
@@ -124,7 +124,7 @@ INSERT INTO mayfly_cycles (id, host, started_at) VALUES (%(id)s, %(host)s, %(sta
 BEGIN;
 INSERT INTO mayfly_runners (worker_id, cycle_id, lane, host, machine, pid, pid_started, planned_at, lease_until) VALUES (%(worker_id)s, %(cycle_id)s, %(lane)s, %(host)s, %(machine)s, %(pid)s, %(pid_started)s, %(planned_at)s, %(lease_until)s) ON CONFLICT (worker_id) DO UPDATE SET cycle_id = excluded.cycle_id, lane = excluded.lane, host = excluded.host, machine = excluded.machine, pid = excluded.pid, pid_started = excluded.pid_started, planned_at = excluded.planned_at, lease_until = excluded.lease_until;
 
--- note lanes
+-- record lanes passed over
 BEGIN;
 INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%(lane)s, %(passed_over)s) ON CONFLICT (lane) DO UPDATE SET passed_over = excluded.passed_over;
 
@@ -132,25 +132,35 @@ INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%(lane)s, %(passed_over)s) 
 SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
-SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at FROM mayfly_runners WHERE finished_at IS NULL;
+SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL FROM mayfly_runners WHERE finished_at IS NULL;
 
--- live by lane
+-- live runners by lane
 SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane;
 
--- live on host
-SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = %(host)s;
+-- live runners of a host
+SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = %(name)s AND machine = %(machine)s;
 
--- beat
+-- jobs that run, by lane
+SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL;
+
+-- jobs that run, by runner
+SELECT worker_id, running FROM mayfly_runners WHERE worker_id IN (%(name_0)s);
+
+-- write figures of live runners
+BEGIN;
+UPDATE mayfly_runners SET heartbeat_at = %(now)s, running = %(running)s, jobs_done = %(jobs_done)s, jobs_failed = %(jobs_failed)s, average_ms = %(average_ms)s, peak_memory = %(peak_memory)s, cpu_ms = %(cpu_ms)s, uptime_ms = %(uptime_ms)s WHERE worker_id = %(worker_id)s AND heartbeat_at IS NOT NULL AND finished_at IS NULL;
+
+-- renew a heartbeat
 UPDATE mayfly_runners SET heartbeat_at = %(now)s WHERE worker_id = %(worker_id)s;
 
--- end of a runner
+-- close a runner
 BEGIN;
-UPDATE mayfly_runners SET finished_at = %(finished_at)s, ending = %(ending)s, exit_code = %(exit_code)s, signal = %(signal)s, jobs_done = %(jobs_done)s, jobs_failed = %(jobs_failed)s, average_ms = %(average_ms)s, peak_memory = %(peak_memory)s, cpu_ms = %(cpu_ms)s WHERE worker_id = %(worker_id)s AND finished_at IS NULL;
+UPDATE mayfly_runners SET finished_at = %(finished_at)s, running = %(running)s, ending = %(ending)s, exit_code = %(exit_code)s WHERE worker_id = %(worker_id)s AND finished_at IS NULL;
 
--- add up
+-- add up totals
 BEGIN;
-SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = %(cycle_id)s;
-SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
+SELECT worker_id FROM mayfly_runners WHERE cycle_id = %(cycle_id)s AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > %(lost_after)s));
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s FOR UPDATE;
 DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
@@ -178,7 +188,7 @@ UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(
 BEGIN;
 UPDATE mayfly_cycles SET finished_at = %(finished_at)s, exit_code = %(exit_code)s WHERE id = %(cycle_id)s;
 
--- see schedules
+-- record new schedules
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules;
 BEGIN;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s, %(rule)s, %(dealt_until)s) ON CONFLICT (name) DO NOTHING;
@@ -189,18 +199,18 @@ SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by,
 BEGIN;
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules WHERE name IN (%(name_0)s, %(name_1)s, %(name_2)s) ORDER BY name FOR UPDATE;
 -- 2 times:
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) SELECT type, payload::json, lane, max_attempts, priority, run_at, unique_key, group_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(run_at)s ::timestamptz[], %(unique_key)s ::text[], %(group_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) SELECT type, payload::json, lane, max_attempts, priority, run_at, unique_key, group_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::bigint[], %(priority)s ::bigint[], %(run_at)s ::timestamptz[], %(unique_key)s ::text[], %(group_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
 INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (%(name)s, %(rule)s, %(dealt_until)s, %(last_due_at)s) ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, dealt_until = excluded.dealt_until, last_due_at = excluded.last_due_at;
 
 -- no schedule due
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules;
 
--- pause
+-- pause a schedule
 BEGIN;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s, %(rule)s, %(dealt_until)s) ON CONFLICT (name) DO NOTHING;
 UPDATE mayfly_schedules SET paused_at = %(paused_at)s, paused_until = %(paused_until)s, paused_by = %(paused_by)s, pause_reason = %(pause_reason)s WHERE name = %(own_name)s;
 
--- resume
+-- resume a schedule
 BEGIN;
 UPDATE mayfly_schedules SET paused_at = %(paused_at)s, paused_until = %(paused_until)s, paused_by = %(paused_by)s, pause_reason = %(pause_reason)s, dealt_until = %(dealt_until)s WHERE name = %(own_name)s AND paused_at IS NOT NULL;
 
@@ -209,7 +219,7 @@ BEGIN;
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (%(kind)s, %(name)s, %(paused_at)s, %(paused_until)s, %(paused_by)s, %(reason)s) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
 
--- what is paused
+-- load pauses
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 
 -- resume a type
@@ -217,7 +227,7 @@ BEGIN;
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 DELETE FROM mayfly_pauses WHERE kind = %(kind)s AND name = %(name)s;
 
--- bring back what was put off
+-- resume snoozed jobs
 -- 2 times:
 SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(after)s AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%' ORDER BY run_at, id LIMIT %(size)s;
 UPDATE mayfly_jobs SET run_at = %(now)s, waiting_for = NULL WHERE id IN (…) AND status = 'pending' AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%';
@@ -241,7 +251,7 @@ SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND statu
 SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND type = %(type)s AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
 SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND type = %(type)s AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
 
--- look for a wish to cancel
+-- read a cancellation request
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
 -- retry
@@ -249,7 +259,7 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (stat
 BEGIN;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
 SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
-UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, unknown_since = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
 UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
@@ -270,7 +280,7 @@ UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND d
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < %(until)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
 
--- retry what waits
+-- retry a pending job
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id LIMIT %(size)s;
 BEGIN;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
@@ -280,9 +290,10 @@ INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VA
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
 
 -- find by error
-SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = %(error)s AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) AND lane = %(lane)s AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT %(size)s;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = %(error)s AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id AND later.outcome NOT IN ('done', 'sliced', 'released')) AND lane = %(lane)s AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT %(size)s;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = %(error)s ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET %(size)s;
 
--- set a lane
+-- override a lane
 BEGIN;
 INSERT INTO mayfly_lanes (lane, max_workers, set_at, set_by) VALUES (%(lane)s, %(max_workers)s, %(set_at)s, %(set_by)s) ON CONFLICT (lane) DO UPDATE SET max_workers = excluded.max_workers, set_at = excluded.set_at, set_by = excluded.set_by;
 SELECT id FROM mayfly_audit WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
@@ -295,15 +306,21 @@ INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VA
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (%(kind)s, %(name)s, %(paused_at)s, %(paused_until)s, %(paused_by)s, %(reason)s) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
 
+-- forget a host
+BEGIN;
+SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
+UPDATE mayfly_cycles SET forgotten_at = %(now)s WHERE host = %(host)s AND id > %(since)s;
+DELETE FROM mayfly_hosts WHERE host = %(host)s;
+
 -- list all jobs
 SELECT id, id FROM mayfly_jobs ORDER BY id DESC LIMIT %(size)s;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
 
 -- list jobs by status and lane
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
 
 -- search jobs
 SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s ORDER BY id DESC LIMIT 1 OFFSET %(size)s;
@@ -311,7 +328,7 @@ SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s ORDER BY id DESC 
 -- list jobs by error
 SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = %(error)s ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET %(size)s;
 
--- list the dead
+-- list dead jobs
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
@@ -320,53 +337,53 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead'
 SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
 
 -- list cycles
-SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT %(size)s;
+SELECT mayfly_cycles.id, mayfly_cycles.host, mayfly_cycles.started_at, mayfly_cycles.finished_at, mayfly_cycles.exit_code, mayfly_cycles.pending, mayfly_cycles.planned, mayfly_cycles.spawned, mayfly_cycles.successful, mayfly_cycles.failed, mayfly_cycles.timed_out, mayfly_cycles.rescued, mayfly_cycles.repeated, mayfly_cycles.pruned, mayfly_cycles.duration_ms, mayfly_cycles.note FROM mayfly_cycles ORDER BY id DESC LIMIT %(size)s;
 
 -- list minutes
-SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < %(before)s ORDER BY id DESC LIMIT %(size)s;
+SELECT mayfly_cycles.id, mayfly_cycles.host, mayfly_cycles.started_at, mayfly_cycles.finished_at, mayfly_cycles.exit_code, mayfly_cycles.pending, mayfly_cycles.planned, mayfly_cycles.spawned, mayfly_cycles.successful, mayfly_cycles.failed, mayfly_cycles.timed_out, mayfly_cycles.rescued, mayfly_cycles.repeated, mayfly_cycles.pruned, mayfly_cycles.duration_ms, mayfly_cycles.note FROM mayfly_cycles WHERE id < %(before)s ORDER BY id DESC LIMIT %(size)s;
 SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
 SELECT started_at FROM mayfly_cycles WHERE id >= %(before)s AND host = %(host)s ORDER BY id LIMIT 1;
 
--- how regular cycles were
+-- read the regularity of cycles
 SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= %(since)s ORDER BY id;
 
--- figures over time
+-- read the history
 SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= %(since)s AND duration_ms IS NOT NULL;
 
 -- sparklines
 SELECT lane, cycle_id - cycle_id %% 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id %% 120000;
 
--- what has newly died
+-- list newly dead jobs
 SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
-SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS message, finished_at FROM mayfly_attempts WHERE finished_at >= %(since)s ORDER BY finished_at DESC LIMIT %(size)s) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS failed UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
 
 -- list runners
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NULL ORDER BY worker_id LIMIT %(size)s;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, lane DESC, worker_id DESC LIMIT %(size)s;
 
 -- find runners
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (%(name_0)s, %(name_1)s);
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE worker_id IN (%(name_0)s, %(name_1)s);
 
 -- count statuses
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS query_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS query_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS query_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS query_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS query_4;
 
 -- count a group
 SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = %(key)s ORDER BY id DESC LIMIT %(size)s) AS newest GROUP BY status;
 
--- list deaths
+-- list dead jobs of a lane
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
-SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id), SUM(CASE WHEN died_at >= %(since_1h)s THEN 1 ELSE 0 END), SUM(CASE WHEN died_at >= %(since_24h)s THEN 1 ELSE 0 END), SUM(CASE WHEN died_at >= %(since_7d)s THEN 1 ELSE 0 END) FROM (SELECT d.*, COALESCE((SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.job_id ORDER BY id + 0 DESC LIMIT 1), '') AS fingerprint FROM (SELECT id AS job_id, type AS job_type, finished_at AS died_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS d) AS died GROUP BY job_type, fingerprint;
+SELECT d.*, COALESCE((SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.id ORDER BY id + 0 DESC LIMIT 1), '') FROM (SELECT id, type, finished_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS d;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
-SELECT id, SUBSTR(last_error, 1, 16000) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
 
--- relatives
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE id = %(id)s ORDER BY id ASC LIMIT %(size)s;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE parent_id = %(id)s ORDER BY id ASC LIMIT %(size)s;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
+-- read related jobs
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE id = %(id)s ORDER BY id ASC LIMIT %(size)s;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE parent_id = %(id)s ORDER BY id ASC LIMIT %(size)s;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
 
 -- payloads
 SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
@@ -376,15 +393,37 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead'
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 
+-- retry by contents
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+BEGIN;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
+UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, unknown_since = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at >= %(after_0)s AND (run_at > %(after_0)s OR id > %(after_1)s) ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' AND run_at >= %(after_0)s AND (run_at > %(after_0)s OR id > %(after_1)s) ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 ORDER BY run_at, id LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE %(field_0)s ESCAPE '!' ORDER BY run_at, id LIMIT %(size)s;
+
 -- estimate
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 
--- list deeds
-SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
+-- list the audit
+SELECT mayfly_audit.id, mayfly_audit.done_at, mayfly_audit.done_by, mayfly_audit.via, mayfly_audit.verb, mayfly_audit.subject, mayfly_audit.jobs, mayfly_audit.reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
 
--- take for the first time
+-- acquire limits for the first time
 BEGIN;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (%(key_0)s, %(key_1)s) ORDER BY limit_key, span FOR UPDATE;
 BEGIN;
@@ -396,14 +435,18 @@ SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly
 INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (%(limit_key)s, %(span)s, %(most)s, %(used)s, %(opens_at)s) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
 INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (%(limit_key)s, %(worker_id)s, %(held)s, %(lease_until)s) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
 
--- take
+-- acquire limits
 BEGIN;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (%(key_0)s, %(key_1)s) ORDER BY limit_key, span FOR UPDATE;
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id WHERE mayfly_slots.limit_key IN (%(key_0)s);
 INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (%(limit_key)s, %(span)s, %(most)s, %(used)s, %(opens_at)s) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
 INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (%(limit_key)s, %(worker_id)s, %(held)s, %(lease_until)s) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
 
--- release
+-- return a unit
+BEGIN;
+UPDATE mayfly_limits SET used = used - 1 WHERE limit_key = %(limit_key)s AND span = %(span)s AND opens_at = %(opens_at)s AND used > 0;
+
+-- release limits
 BEGIN;
 DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worker_id)s;
 
@@ -411,15 +454,19 @@ DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worke
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
--- figures of all times
-SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
-SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL GROUP BY host, COALESCE(exit_code, -1);
+-- recently dead jobs
+SELECT lane, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'dead' GROUP BY lane;
+SELECT COUNT(*), SUM(CASE WHEN finished_at >= %(since)s THEN 1 ELSE 0 END) FROM (SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS dead_0 UNION ALL SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS dead_1 UNION ALL SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS dead_2) AS newest;
 
--- carry over
+-- read counters
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
+SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
+
+-- count cycles
 BEGIN;
 SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < %(before)s;
-SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = %(cycle_id)s;
-SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
+SELECT worker_id FROM mayfly_runners WHERE cycle_id = %(cycle_id)s AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > %(lost_after)s));
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s FOR UPDATE;
 DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
@@ -484,22 +531,22 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begi
 UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 BEGIN;
 SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
-SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s GROUP BY host, COALESCE(exit_code, -1);
+SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (%(host)s, %(exit_code)s, %(last_at)s, %(cycles)s, %(spawned)s, %(successful)s, %(timed_out)s, %(rescued)s, %(repeated)s, %(pruned)s, %(duration_ms)s) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = %(last_at)s, cycles = cycles + %(cycles)s, spawned = spawned + %(spawned)s, successful = successful + %(successful)s, timed_out = timed_out + %(timed_out)s, rescued = rescued + %(rescued)s, repeated = repeated + %(repeated)s, pruned = pruned + %(pruned)s, duration_ms = duration_ms + %(duration_ms)s WHERE host = %(host)s AND exit_code = %(exit_code)s;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = %(until)s WHERE name = 'counted';
-DELETE FROM mayfly_hosts WHERE last_at < %(before)s;
+DELETE FROM mayfly_hosts WHERE host IN (SELECT host FROM (SELECT host FROM mayfly_hosts GROUP BY host HAVING MAX(last_at) < %(before)s) AS silent);
 
 -- dead jobs
-SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE finished_at > %(since)s ORDER BY finished_at DESC LIMIT 10000) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
+SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS failed UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
 
 -- killed runners
 SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r WHERE r.finished_at > %(since)s AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
 
--- tell an alert
+-- send an alert
 BEGIN;
-SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+SELECT mayfly_alerts.fingerprint, mayfly_alerts.kind, mayfly_alerts.subject, mayfly_alerts.detail, mayfly_alerts.first_at, mayfly_alerts.last_at, mayfly_alerts.times, mayfly_alerts.told_at, mayfly_alerts.told, mayfly_alerts.recovered_at FROM mayfly_alerts;
 INSERT INTO mayfly_alerts (fingerprint, kind, subject, detail, first_at, last_at, recovered_at, times) VALUES (%(fingerprint)s, %(kind)s, %(subject)s, %(detail)s, %(first_at)s, %(last_at)s, %(recovered_at)s, %(times)s) ON CONFLICT (fingerprint) DO NOTHING;
 DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
 BEGIN;
@@ -507,9 +554,9 @@ UPDATE mayfly_alerts SET telling_until = %(until)s WHERE fingerprint = %(fingerp
 BEGIN;
 UPDATE mayfly_alerts SET told = %(told)s, told_at = %(told_at)s, telling_until = %(telling_until)s WHERE fingerprint = %(fingerprint)s;
 
--- an alert is over
+-- recover an alert
 BEGIN;
-SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+SELECT mayfly_alerts.fingerprint, mayfly_alerts.kind, mayfly_alerts.subject, mayfly_alerts.detail, mayfly_alerts.first_at, mayfly_alerts.last_at, mayfly_alerts.times, mayfly_alerts.told_at, mayfly_alerts.told, mayfly_alerts.recovered_at FROM mayfly_alerts;
 UPDATE mayfly_alerts SET kind = %(kind)s, subject = %(subject)s, detail = %(detail)s, first_at = %(first_at)s, last_at = %(last_at)s, recovered_at = %(recovered_at)s, times = %(times)s WHERE fingerprint = %(fingerprint)s;
 DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
 
@@ -586,7 +633,12 @@ SELECT batch_key FROM mayfly_batches WHERE completed_at < %(before)s ORDER BY co
 SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < %(before)s LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
 SELECT limit_key FROM mayfly_limits WHERE opens_at < %(before)s ORDER BY opens_at LIMIT 500;
-SELECT id FROM mayfly_attempts WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'sliced' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'released' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'done' AND finished_at < %(before)s ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at LIMIT 500;
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
@@ -606,7 +658,7 @@ DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
 SELECT id FROM mayfly_audit WHERE done_at < %(before)s ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER BY created_at LIMIT 500;
 
--- look for outside work
+-- check for external jobs
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_2;
 
@@ -614,32 +666,47 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
-UPDATE mayfly_jobs SET lease_until = %(lease_until)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing' AND lease_until > %(now)s;
+UPDATE mayfly_jobs SET lease_until = %(lease_until)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
--- finish outside work
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+-- finish an external job
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
--- finish it again
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+-- finish an external job again
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
 
--- a request with a key
+-- redeliver expired jobs
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+BEGIN;
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, releases = 0, crashes = crashes + 1, suspect = 1, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing' AND lease_until <= %(expired_at)s;
+INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+
+-- run a request with an idempotency key
 BEGIN;
 INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (%(token_name)s, %(idempotency_key)s, %(body_hash)s, %(created_at)s) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
 UPDATE mayfly_requests SET answer = %(answer)s WHERE token_name = %(token_name)s AND idempotency_key = %(idempotency_key)s;
 
--- the same again
+-- repeat a request
 BEGIN;
 INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (%(token_name)s, %(idempotency_key)s, %(body_hash)s, %(created_at)s) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
 SELECT body_hash, answer FROM mayfly_requests WHERE token_name = %(token_name)s AND idempotency_key = %(idempotency_key)s;
 
+-- log out
+BEGIN;
+DELETE FROM mayfly_logouts WHERE ended_at < %(before)s;
+INSERT INTO mayfly_logouts (session_id, ended_at) VALUES (%(session_id)s, %(ended_at)s) ON CONFLICT (session_id) DO NOTHING;
+
+-- check for a logout
+SELECT 1 FROM mayfly_logouts WHERE session_id = %(id)s;
+
 -- find a token
-SELECT name, token_hash, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM mayfly_tokens WHERE token_hash = %(token_hash)s;
+SELECT mayfly_tokens.name, mayfly_tokens.token_hash, mayfly_tokens.scopes, mayfly_tokens.created_at, mayfly_tokens.created_by, mayfly_tokens.expires_at, mayfly_tokens.revoked_at, mayfly_tokens.last_used_at FROM mayfly_tokens WHERE token_hash = %(token_hash)s;

@@ -14,7 +14,7 @@ BEGIN IMMEDIATE;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
 SELECT CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(:now, (strftime('%Y-%m-%d %H:%M:%f000', 'now'))) THEN -id ELSE id END FROM mayfly_jobs WHERE unique_key = :unique_key AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
 
--- enqueue in its place
+-- replace a pending job
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO UPDATE SET type = excluded.type, payload = excluded.payload, lane = excluded.lane, max_attempts = excluded.max_attempts, priority = excluded.priority, run_at = (strftime('%Y-%m-%d %H:%M:%f000', 'now')), group_key = NULL, expires_at = NULL WHERE mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(:now, (strftime('%Y-%m-%d %H:%M:%f000', 'now')))) RETURNING id;
 
@@ -35,39 +35,39 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 -- claim
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
--- claim from a front
+-- claim from a cursor
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
--- begin with a job
+-- claim an assigned job first
 BEGIN IMMEDIATE;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
 SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_0 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_1 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_2 WHERE interruptions > 0;
 
--- look for more
+-- check for due jobs
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id IN (…) AND worker_id = :owner AND claims = :token AND status = 'processing';
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, releases = 0, duration_ms = :duration_ms, started_at = :started_at, last_error = :last_error WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
-UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = :duration_ms, started_at = :started_at, waiting_for = :waiting_for WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (:job_id, :attempt, :worker_id, :outcome, :error, :fingerprint, :finished_at, :duration_ms);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
@@ -75,7 +75,7 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_batches (batch_key, on_complete, created_at, sealed_at) VALUES (:batch_key, :on_complete, :created_at, :sealed_at) ON CONFLICT (batch_key) DO NOTHING;
 
--- begin a chain
+-- open a chain
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :group_key);
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
@@ -84,7 +84,7 @@ INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :
 BEGIN IMMEDIATE;
 UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND sealed_at IS NULL AND completed_at IS NULL;
 
--- what waits for its end
+-- find awaited jobs
 SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL LIMIT 100) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE job_id IN (…);
 
 -- settle a step
@@ -112,7 +112,7 @@ SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = :key GROUP BY status;
 SELECT on_complete FROM mayfly_batches WHERE batch_key = :key;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at);
 
--- batches that are over
+-- complete finished batches
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- plan
@@ -130,7 +130,7 @@ INSERT INTO mayfly_cycles (id, host, started_at) VALUES (:id, :host, :started_at
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_runners (worker_id, cycle_id, lane, host, machine, pid, pid_started, planned_at, lease_until) VALUES (:worker_id, :cycle_id, :lane, :host, :machine, :pid, :pid_started, :planned_at, :lease_until) ON CONFLICT (worker_id) DO UPDATE SET cycle_id = excluded.cycle_id, lane = excluded.lane, host = excluded.host, machine = excluded.machine, pid = excluded.pid, pid_started = excluded.pid_started, planned_at = excluded.planned_at, lease_until = excluded.lease_until;
 
--- note lanes
+-- record lanes passed over
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_lanes (lane, passed_over) VALUES (:lane, :passed_over) ON CONFLICT (lane) DO UPDATE SET passed_over = excluded.passed_over;
 
@@ -138,25 +138,35 @@ INSERT INTO mayfly_lanes (lane, passed_over) VALUES (:lane, :passed_over) ON CON
 SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
-SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at FROM mayfly_runners WHERE finished_at IS NULL;
+SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL FROM mayfly_runners WHERE finished_at IS NULL;
 
--- live by lane
+-- live runners by lane
 SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane;
 
--- live on host
-SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host;
+-- live runners of a host
+SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine;
 
--- beat
+-- jobs that run, by lane
+SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL;
+
+-- jobs that run, by runner
+SELECT worker_id, running FROM mayfly_runners WHERE worker_id IN (:name_0);
+
+-- write figures of live runners
+BEGIN IMMEDIATE;
+UPDATE mayfly_runners SET heartbeat_at = :now, running = :running, jobs_done = :jobs_done, jobs_failed = :jobs_failed, average_ms = :average_ms, peak_memory = :peak_memory, cpu_ms = :cpu_ms, uptime_ms = :uptime_ms WHERE worker_id = :worker_id AND heartbeat_at IS NOT NULL AND finished_at IS NULL;
+
+-- renew a heartbeat
 BEGIN IMMEDIATE;
 UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id;
 
--- end of a runner
+-- close a runner
 BEGIN IMMEDIATE;
-UPDATE mayfly_runners SET finished_at = :finished_at, ending = :ending, exit_code = :exit_code, signal = :signal, jobs_done = :jobs_done, jobs_failed = :jobs_failed, average_ms = :average_ms, peak_memory = :peak_memory, cpu_ms = :cpu_ms WHERE worker_id = :worker_id AND finished_at IS NULL;
+UPDATE mayfly_runners SET finished_at = :finished_at, running = :running, ending = :ending, exit_code = :exit_code WHERE worker_id = :worker_id AND finished_at IS NULL;
 
--- add up
+-- add up totals
 BEGIN IMMEDIATE;
-SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id;
+SELECT worker_id FROM mayfly_runners WHERE cycle_id = :cycle_id AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > :lost_after));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
 DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
@@ -185,7 +195,7 @@ UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits W
 BEGIN IMMEDIATE;
 UPDATE mayfly_cycles SET finished_at = :finished_at, exit_code = :exit_code WHERE id = :cycle_id;
 
--- see schedules
+-- record new schedules
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules;
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (:name, :rule, :dealt_until) ON CONFLICT (name) DO NOTHING;
@@ -202,12 +212,12 @@ INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (:nam
 -- no schedule due
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules;
 
--- pause
+-- pause a schedule
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (:name, :rule, :dealt_until) ON CONFLICT (name) DO NOTHING;
 UPDATE mayfly_schedules SET paused_at = :paused_at, paused_until = :paused_until, paused_by = :paused_by, pause_reason = :pause_reason WHERE name = :own_name;
 
--- resume
+-- resume a schedule
 BEGIN IMMEDIATE;
 UPDATE mayfly_schedules SET paused_at = :paused_at, paused_until = :paused_until, paused_by = :paused_by, pause_reason = :pause_reason, dealt_until = :dealt_until WHERE name = :own_name AND paused_at IS NOT NULL;
 
@@ -216,7 +226,7 @@ BEGIN IMMEDIATE;
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (:kind, :name, :paused_at, :paused_until, :paused_by, :reason) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
 
--- what is paused
+-- load pauses
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 
 -- resume a type
@@ -224,7 +234,7 @@ BEGIN IMMEDIATE;
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name;
 
--- bring back what was put off
+-- resume snoozed jobs
 -- 2 times:
 SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :after AND type = :type AND waiting_for LIKE 'type % is paused%' ORDER BY run_at, id LIMIT :size;
 BEGIN IMMEDIATE;
@@ -249,7 +259,7 @@ SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status =
 SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
 SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
 
--- look for a wish to cancel
+-- read a cancellation request
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- retry
@@ -257,7 +267,7 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (stat
 BEGIN IMMEDIATE;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
 SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (:key_0) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
-UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, unknown_since = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
 UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) AND id > :after_0 ORDER BY id LIMIT :size;
@@ -278,7 +288,7 @@ UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < :until)) AND id > :after_0 ORDER BY id LIMIT :size;
 
--- retry what waits
+-- retry a pending job
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id LIMIT :size;
 BEGIN IMMEDIATE;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
@@ -288,9 +298,10 @@ INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VA
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) AND id > :after_0 ORDER BY id LIMIT :size;
 
 -- find by error
-SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = :error AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) AND lane = :lane AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT :size;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = :error AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id AND later.outcome NOT IN ('done', 'sliced', 'released')) AND lane = :lane AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT :size;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = :error ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET :size;
 
--- set a lane
+-- override a lane
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_lanes (lane, max_workers, set_at, set_by) VALUES (:lane, :max_workers, :set_at, :set_by) ON CONFLICT (lane) DO UPDATE SET max_workers = excluded.max_workers, set_at = excluded.set_at, set_by = excluded.set_by;
 SELECT id FROM mayfly_audit WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
@@ -303,15 +314,21 @@ INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VA
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (:kind, :name, :paused_at, :paused_until, :paused_by, :reason) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
 
+-- forget a host
+BEGIN IMMEDIATE;
+SELECT number FROM mayfly_locks WHERE name = 'counted';
+UPDATE mayfly_cycles SET forgotten_at = :now WHERE host = :host AND id > :since;
+DELETE FROM mayfly_hosts WHERE host = :host;
+
 -- list all jobs
 SELECT id, id FROM mayfly_jobs ORDER BY id DESC LIMIT :size;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
 
 -- list jobs by status and lane
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT :size;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
 
 -- search jobs
 SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key ORDER BY id DESC LIMIT 1 OFFSET :size;
@@ -319,7 +336,7 @@ SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key ORDER BY id DESC LIM
 -- list jobs by error
 SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = :error ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET :size;
 
--- list the dead
+-- list dead jobs
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
@@ -328,53 +345,53 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AN
 SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
 
 -- list cycles
-SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT :size;
+SELECT mayfly_cycles.id, mayfly_cycles.host, mayfly_cycles.started_at, mayfly_cycles.finished_at, mayfly_cycles.exit_code, mayfly_cycles.pending, mayfly_cycles.planned, mayfly_cycles.spawned, mayfly_cycles.successful, mayfly_cycles.failed, mayfly_cycles.timed_out, mayfly_cycles.rescued, mayfly_cycles.repeated, mayfly_cycles.pruned, mayfly_cycles.duration_ms, mayfly_cycles.note FROM mayfly_cycles ORDER BY id DESC LIMIT :size;
 
 -- list minutes
-SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < :before ORDER BY id DESC LIMIT :size;
+SELECT mayfly_cycles.id, mayfly_cycles.host, mayfly_cycles.started_at, mayfly_cycles.finished_at, mayfly_cycles.exit_code, mayfly_cycles.pending, mayfly_cycles.planned, mayfly_cycles.spawned, mayfly_cycles.successful, mayfly_cycles.failed, mayfly_cycles.timed_out, mayfly_cycles.rescued, mayfly_cycles.repeated, mayfly_cycles.pruned, mayfly_cycles.duration_ms, mayfly_cycles.note FROM mayfly_cycles WHERE id < :before ORDER BY id DESC LIMIT :size;
 SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
 SELECT started_at FROM mayfly_cycles WHERE id >= :before AND host = :host ORDER BY id LIMIT 1;
 
--- how regular cycles were
+-- read the regularity of cycles
 SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= :since ORDER BY id;
 
--- figures over time
+-- read the history
 SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = :span AND begins >= :since UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= :since AND duration_ms IS NOT NULL;
 
 -- sparklines
 SELECT lane, cycle_id - cycle_id % 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id % 120000;
 
--- what has newly died
+-- list newly dead jobs
 SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
-SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS message, finished_at FROM mayfly_attempts WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 200) AS failed UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 200) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 200) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
 
 -- list runners
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT :size;
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NULL ORDER BY worker_id LIMIT :size;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, lane DESC, worker_id DESC LIMIT :size;
 
 -- find runners
-SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (:name_0, :name_1);
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE worker_id IN (:name_0, :name_1);
 
 -- count statuses
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS query_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS query_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS query_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS query_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS query_4;
 
 -- count a group
 SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = :key ORDER BY id DESC LIMIT :size) AS newest GROUP BY status;
 
--- list deaths
+-- list dead jobs of a lane
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
-SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id), SUM(CASE WHEN died_at >= :since_1h THEN 1 ELSE 0 END), SUM(CASE WHEN died_at >= :since_24h THEN 1 ELSE 0 END), SUM(CASE WHEN died_at >= :since_7d THEN 1 ELSE 0 END) FROM (SELECT d.*, COALESCE((SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.job_id ORDER BY id + 0 DESC LIMIT 1), '') AS fingerprint FROM (SELECT id AS job_id, type AS job_type, finished_at AS died_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size) AS d) AS died GROUP BY job_type, fingerprint;
+SELECT d.*, COALESCE((SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.id ORDER BY id + 0 DESC LIMIT 1), '') FROM (SELECT id, type, finished_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size) AS d;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
-SELECT id, SUBSTR(last_error, 1, 16000) FROM mayfly_jobs WHERE id IN (…);
+SELECT id, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
 
--- relatives
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE id = :id ORDER BY id ASC LIMIT :size;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE parent_id = :id ORDER BY id ASC LIMIT :size;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id < :id ORDER BY id DESC LIMIT :size;
-SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id > :id ORDER BY id ASC LIMIT :size;
+-- read related jobs
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE id = :id ORDER BY id ASC LIMIT :size;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE parent_id = :id ORDER BY id ASC LIMIT :size;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE group_key = :key AND id < :id ORDER BY id DESC LIMIT :size;
+SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.status, mayfly_jobs.created_at FROM mayfly_jobs WHERE group_key = :key AND id > :id ORDER BY id ASC LIMIT :size;
 
 -- payloads
 SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
@@ -384,15 +401,37 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AN
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 
+-- retry by contents
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+BEGIN IMMEDIATE;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
+UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, unknown_since = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at >= :after_0 AND (run_at > :after_0 OR id > :after_1) ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' AND run_at >= :after_0 AND (run_at > :after_0 OR id > :after_1) ORDER BY run_at, id LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 ORDER BY run_at, id LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') AND LOWER(CAST(payload AS TEXT)) LIKE :field_0 ESCAPE '!' ORDER BY run_at, id LIMIT :size;
+
 -- estimate
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 
--- list deeds
-SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT :size;
+-- list the audit
+SELECT mayfly_audit.id, mayfly_audit.done_at, mayfly_audit.done_by, mayfly_audit.via, mayfly_audit.verb, mayfly_audit.subject, mayfly_audit.jobs, mayfly_audit.reason FROM mayfly_audit ORDER BY id DESC LIMIT :size;
 
--- take for the first time
+-- acquire limits for the first time
 BEGIN IMMEDIATE;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (:key_0, :key_1) ORDER BY limit_key, span;
 BEGIN IMMEDIATE;
@@ -404,14 +443,18 @@ SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly
 INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (:limit_key, :span, :most, :used, :opens_at) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
 INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (:limit_key, :worker_id, :held, :lease_until) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
 
--- take
+-- acquire limits
 BEGIN IMMEDIATE;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (:key_0, :key_1) ORDER BY limit_key, span;
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id WHERE mayfly_slots.limit_key IN (:key_0);
 INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (:limit_key, :span, :most, :used, :opens_at) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
 INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (:limit_key, :worker_id, :held, :lease_until) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
 
--- release
+-- return a unit
+BEGIN IMMEDIATE;
+UPDATE mayfly_limits SET used = used - 1 WHERE limit_key = :limit_key AND span = :span AND opens_at = :opens_at AND used > 0;
+
+-- release limits
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id;
 
@@ -419,14 +462,18 @@ DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
--- figures of all times
-SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
-SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL GROUP BY host, COALESCE(exit_code, -1);
+-- recently dead jobs
+SELECT lane, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'dead' GROUP BY lane;
+SELECT COUNT(*), SUM(CASE WHEN finished_at >= :since THEN 1 ELSE 0 END) FROM (SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT :size) AS dead_0 UNION ALL SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size) AS dead_1 UNION ALL SELECT finished_at FROM (SELECT finished_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT :size) AS dead_2) AS newest;
 
--- carry over
+-- read counters
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
+SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
+
+-- count cycles
 BEGIN IMMEDIATE;
 SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before;
-SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id;
+SELECT worker_id FROM mayfly_runners WHERE cycle_id = :cycle_id AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > :lost_after));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
 DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
@@ -492,22 +539,22 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins 
 UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 BEGIN IMMEDIATE;
 SELECT number FROM mayfly_locks WHERE name = 'counted';
-SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until GROUP BY host, COALESCE(exit_code, -1);
+SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (:host, :exit_code, :last_at, :cycles, :spawned, :successful, :timed_out, :rescued, :repeated, :pruned, :duration_ms) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = :last_at, cycles = cycles + :cycles, spawned = spawned + :spawned, successful = successful + :successful, timed_out = timed_out + :timed_out, rescued = rescued + :rescued, repeated = repeated + :repeated, pruned = pruned + :pruned, duration_ms = duration_ms + :duration_ms WHERE host = :host AND exit_code = :exit_code;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = :until WHERE name = 'counted';
-DELETE FROM mayfly_hosts WHERE last_at < :before;
+DELETE FROM mayfly_hosts WHERE host IN (SELECT host FROM (SELECT host FROM mayfly_hosts GROUP BY host HAVING MAX(last_at) < :before) AS silent);
 
 -- dead jobs
-SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE finished_at > :since ORDER BY finished_at DESC LIMIT 10000) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
+SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 10000) AS failed UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 10000) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= :since ORDER BY finished_at DESC LIMIT 10000) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
 
 -- killed runners
 SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r WHERE r.finished_at > :since AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
 
--- tell an alert
+-- send an alert
 BEGIN IMMEDIATE;
-SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+SELECT mayfly_alerts.fingerprint, mayfly_alerts.kind, mayfly_alerts.subject, mayfly_alerts.detail, mayfly_alerts.first_at, mayfly_alerts.last_at, mayfly_alerts.times, mayfly_alerts.told_at, mayfly_alerts.told, mayfly_alerts.recovered_at FROM mayfly_alerts;
 INSERT INTO mayfly_alerts (fingerprint, kind, subject, detail, first_at, last_at, recovered_at, times) VALUES (:fingerprint, :kind, :subject, :detail, :first_at, :last_at, :recovered_at, :times) ON CONFLICT (fingerprint) DO NOTHING;
 DELETE FROM mayfly_alerts WHERE recovered_at < :before;
 BEGIN IMMEDIATE;
@@ -515,9 +562,9 @@ UPDATE mayfly_alerts SET telling_until = :until WHERE fingerprint = :fingerprint
 BEGIN IMMEDIATE;
 UPDATE mayfly_alerts SET told = :told, told_at = :told_at, telling_until = :telling_until WHERE fingerprint = :fingerprint;
 
--- an alert is over
+-- recover an alert
 BEGIN IMMEDIATE;
-SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+SELECT mayfly_alerts.fingerprint, mayfly_alerts.kind, mayfly_alerts.subject, mayfly_alerts.detail, mayfly_alerts.first_at, mayfly_alerts.last_at, mayfly_alerts.times, mayfly_alerts.told_at, mayfly_alerts.told, mayfly_alerts.recovered_at FROM mayfly_alerts;
 UPDATE mayfly_alerts SET kind = :kind, subject = :subject, detail = :detail, first_at = :first_at, last_at = :last_at, recovered_at = :recovered_at, times = :times WHERE fingerprint = :fingerprint;
 DELETE FROM mayfly_alerts WHERE recovered_at < :before;
 
@@ -594,7 +641,12 @@ SELECT batch_key FROM mayfly_batches WHERE completed_at < :before ORDER BY compl
 SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < :before LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
 SELECT limit_key FROM mayfly_limits WHERE opens_at < :before ORDER BY opens_at LIMIT 500;
-SELECT id FROM mayfly_attempts WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'sliced' AND finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'released' AND finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT id FROM mayfly_attempts WHERE outcome = 'done' AND finished_at < :before ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMIT 500;
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
@@ -614,7 +666,7 @@ DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
 SELECT id FROM mayfly_audit WHERE done_at < :before ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY created_at LIMIT 500;
 
--- look for outside work
+-- check for external jobs
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_2;
 
@@ -622,33 +674,48 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
 BEGIN IMMEDIATE;
-UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing' AND lease_until > :now;
+UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
--- finish outside work
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+-- finish an external job
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
--- finish it again
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+-- finish an external job again
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
 
--- a request with a key
+-- redeliver expired jobs
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, releases = 0, crashes = crashes + 1, suspect = 1, last_error = :last_error WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing' AND lease_until <= :expired_at;
+INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (:job_id, :attempt, :worker_id, :outcome, :error, :fingerprint, :finished_at, :duration_ms);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+
+-- run a request with an idempotency key
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (:token_name, :idempotency_key, :body_hash, :created_at) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
 UPDATE mayfly_requests SET answer = :answer WHERE token_name = :token_name AND idempotency_key = :idempotency_key;
 
--- the same again
+-- repeat a request
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (:token_name, :idempotency_key, :body_hash, :created_at) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
 SELECT body_hash, answer FROM mayfly_requests WHERE token_name = :token_name AND idempotency_key = :idempotency_key;
 
+-- log out
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_logouts WHERE ended_at < :before;
+INSERT INTO mayfly_logouts (session_id, ended_at) VALUES (:session_id, :ended_at) ON CONFLICT (session_id) DO NOTHING;
+
+-- check for a logout
+SELECT 1 FROM mayfly_logouts WHERE session_id = :id;
+
 -- find a token
-SELECT name, token_hash, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM mayfly_tokens WHERE token_hash = :token_hash;
+SELECT mayfly_tokens.name, mayfly_tokens.token_hash, mayfly_tokens.scopes, mayfly_tokens.created_at, mayfly_tokens.created_by, mayfly_tokens.expires_at, mayfly_tokens.revoked_at, mayfly_tokens.last_used_at FROM mayfly_tokens WHERE token_hash = :token_hash;

@@ -29,7 +29,7 @@ class Community:
         return person_id
 
     def board(self, board_id: int = 7, members: Sequence[int] = (), **columns: Any) -> int:
-        """With members that are there already, or are made now."""
+        """With new or existing members."""
         row = {"id": board_id, "title": f"Board {board_id}", "state": "open", "created_at": LONG_AGO, **columns}
         self.insert("app_boards", **row)
         known = {row[0] for row in self.rows("SELECT id FROM app_people")}
@@ -44,7 +44,7 @@ class Community:
         return channel_id
 
     def post(self, post_id: int, board_id: int = 7, **columns: Any) -> int:
-        """Scheduled for a moment ago, unless told otherwise."""
+        """Scheduled for a moment ago by default."""
         due_at = self.now() - timedelta(seconds=5)
         row = {"id": post_id, "board_id": board_id, "body": f"Post {post_id}", "state": "scheduled",
                "created_at": LONG_AGO, "publish_at": due_at, **columns}  # fmt: skip
@@ -53,6 +53,9 @@ class Community:
 
     def published(self, post_id: int, board_id: int = 7, age: timedelta = timedelta(hours=1), **columns: Any) -> int:
         return self.post(post_id, board_id, state="published", published_at=self.now() - age, **columns)
+
+    def suppress(self, address: str, reason: str = "unsubscribed") -> None:
+        self.insert("app_suppressions", address=address, reason=reason, created_at=LONG_AGO)
 
     def insert(self, table: str, **row: Any) -> None:
         self.database.run(lambda connection: connection.execute(connection.dialect.insert(table, row), row))

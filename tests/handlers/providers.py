@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Heard:
+class ReceivedRequest:
     method: str
     path: str
     headers: Message
@@ -21,17 +21,17 @@ class Heard:
 
 @dataclass
 class Provider:
-    """The requests that it got, and its answers: by path, or as the test sets them."""
+    """Its requests and its answers, which tests can change."""
 
     port: int = 0
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
-    manner: str = "answers"  # or: slowly, half, silent, drips, huge, garbage
-    heard: list[Heard] = field(default_factory=list)
+    mode: str = "answers"  # or: slowly, half, silent, drips, huge, garbage
+    requests: list[ReceivedRequest] = field(default_factory=list)
     over: Event = field(default_factory=Event)
     sent: int = 0  # bytes of a body
-    outwaited: bool = False  # a caller has waited longer than any should
+    waited_too_long: bool = False  # a caller has waited longer than it should
 
     @property
     def url(self) -> str:
@@ -42,7 +42,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, given: Provider) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", given.port), _Handler)
         self.given = given
         given.port = self.server_port
 
@@ -52,9 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.given.heard.append(Heard(self.command, self.path, self.headers, body))
-        with suppress(OSError):  # who has enough hangs up
-            getattr(self, self.server.given.manner)()
+        self.server.given.requests.append(ReceivedRequest(self.command, self.path, self.headers, body))
+        with suppress(OSError):  # the caller may close the connection early
+            getattr(self, self.server.given.mode)()
 
     do_POST = do_GET  # noqa: N815 - the name is http.server's
 
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def silent(self) -> None:
-        self.server.given.outwaited = not self.server.given.over.wait(60)
+        self.server.given.waited_too_long = not self.server.given.over.wait(60)
 
     def drips(self) -> None:
         self._begin(100_000)
@@ -104,10 +104,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def provider() -> Iterator[Provider]:
-    given = Provider()
+def provider(port: int = 0) -> Iterator[Provider]:
+    given = Provider(port)
     with _Server(given) as server:
-        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # how often it looks for its end
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it notices its end
         yield given
         given.over.set()
         server.shutdown()

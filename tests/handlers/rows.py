@@ -24,7 +24,7 @@ def reader(database: Database) -> Read:
     """Like job.read, outside of a job."""
 
     def read(work: Callable[[Connection], T]) -> T:
-        return database.run_lent(work, Unit.READ)
+        return database.run_sqlalchemy(work, Unit.READ)
 
     return read
 

@@ -6,7 +6,6 @@ from handlers.idempotency import may_resend
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
 from mayfly.schema.migrations import migrate
-from mayfly.settings import LaneSettings
 from mayfly.testing import drain, enqueued_jobs, using_database
 from tests.databases import Databases
 
@@ -19,33 +18,33 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_a_job_knows_on_doubt_of_its_lane(platform: str, word: str | None, kind: str) -> None:
     """In plain and async handlers; without it the handler's default holds."""
     app = current_app()
-    app.settings = app.settings.replace(lanes={"receipts": LaneSettings(on_doubt=word)})
-    told: dict[str, tuple[str | None, bool, bool]] = {}
+    app.settings = app.settings.replace(lanes={"receipts": app.settings.unset_lane.replace(on_doubt=word)})
+    seen: dict[str, tuple[str | None, bool, bool]] = {}
 
-    def tell(job: Job) -> None:
-        told[job.lane] = (job.on_doubt, may_resend(job), may_resend(job, usual="resend"))
+    def record(job: Job) -> None:
+        seen[job.lane] = (job.on_doubt, may_resend(job), may_resend(job, usual="resend"))
 
     if kind == "plain":
-        handler("tell")(tell)
+        handler("record")(record)
     else:
 
-        @handler("tell")
-        async def tell_on_the_loop(job: Job) -> None:
-            tell(job)
+        @handler("record")
+        async def record_async(job: Job) -> None:
+            record(job)
 
-    enqueue("tell", lane="receipts")
-    enqueue("tell", lane="others")
+    enqueue("record", lane="receipts")
+    enqueue("record", lane="others")
     drain()
 
     silent = (None, False, True)
-    assert told == {"others": silent, "receipts": silent if word is None else (word, *[word == "resend"] * 2)}
+    assert seen == {"others": silent, "receipts": silent if word is None else (word, *[word == "resend"] * 2)}
 
 
 @pytest.mark.every_database
-def test_a_missing_table_says_what_to_run(
+def test_a_missing_table_is_an_error_message(
     engine_name: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Mayfly's own tables only. On every database."""
+    """It names the command to run. On every database."""
     monkeypatch.setenv("SMTP_ACCOUNTS", "smtp://127.0.0.1:1?from=ann@shop.example&tls=none")
     with databases.fresh(engine_name, migrate) as url, using_database(url):
         enqueue("send_email", {"to": "bob@example.com", "subject": "Hello", "text": "Dear Bob"}, max_attempts=1)

@@ -73,12 +73,12 @@ def test_loading_all_handlers_needs_no_extra() -> None:
 def test_a_missing_library_breaks_its_area_only(
     platform_url: str, monkeypatch: pytest.MonkeyPatch, missing: str, sentence: str
 ) -> None:
-    """The error says what to install; jobs of other areas are done."""
+    """The error names the extra to install; jobs of other areas are done."""
     monkeypatch.setenv("VAPID_PRIVATE_KEY", "x" * 43)
     monkeypatch.setenv("VAPID_SUBJECT", "mailto:ops@shop.example")
     subscription = {"id": 1, "person_id": 7, "kind": "webpush", "url": "https://push.example/x", **Browser().keys}
     insert(platform_url, "app_subscriptions", {**subscription, "created_at": "2026-05-04 12:00:00"})
 
-    told = printed(DRAIN.format(blocked=[missing], url=platform_url))
+    output = printed(DRAIN.format(blocked=[missing], url=platform_url))
 
-    assert told.splitlines() == ["purge_sessions done None", f"notify_push dead {sentence}"]
+    assert output.splitlines() == [f"notify_push dead {sentence}", "purge_sessions done None"]

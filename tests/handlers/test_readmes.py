@@ -35,10 +35,10 @@ def test_the_first_table_has_every_field(name: str) -> None:
 
 def test_the_readme_lists_the_bounce_codes() -> None:
     """In the order of the code."""
-    told = page("outreach").split("is put there as `bounced`")[1]
+    listed = page("outreach").split("is suppressed as `bounced`")[1]
 
-    assert re.findall(r"5\.\d\.\d+", told)[: len(BAD_ADDRESS_CODES)] == list(BAD_ADDRESS_CODES)
-    assert re.findall(r"\b55\d\b", told)[:3] == list(UNKNOWN_RECIPIENT_CODES)
+    assert re.findall(r"5\.\d\.\d+", listed)[: len(BAD_ADDRESS_CODES)] == list(BAD_ADDRESS_CODES)
+    assert re.findall(r"\b55\d\b", listed)[:3] == list(UNKNOWN_RECIPIENT_CODES)
 
 
 def page(name: str) -> str:

@@ -66,12 +66,14 @@ def test_an_upsert_overwrites_and_an_insert_of_missing_rows_does_not(platform_ur
     rows = [{"provider": each, "until_at": NOON, "reason": "first"} for each in ("ann", "bob")]
     database = Database(platform_url)
 
-    database.run_lent(lambda connection: insert_missing(connection, cooldowns, rows[:1]))
-    database.run_lent(
+    database.run_sqlalchemy(lambda connection: insert_missing(connection, cooldowns, rows[:1]))
+    database.run_sqlalchemy(
         lambda connection: insert_missing(connection, cooldowns, [{**rows[0], "reason": "no"}, rows[1]])
     )
-    database.run_lent(lambda connection: upsert(connection, cooldowns, {**rows[1], "reason": "second"}))
-    found = database.run_lent(lambda connection: connection.execute(select(cooldowns).order_by("provider")).all())
+    database.run_sqlalchemy(lambda connection: upsert(connection, cooldowns, {**rows[1], "reason": "second"}))
+    found = database.run_sqlalchemy(
+        lambda connection: connection.execute(select(cooldowns).order_by("provider")).all()
+    )
     database.close()
 
     assert [tuple(each) for each in found] == [("ann", NOON, "first"), ("bob", NOON, "second")]

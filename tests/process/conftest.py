@@ -17,7 +17,7 @@ def installation(migrated_url: str, tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture
 def embedded(tmp_path: Path) -> Iterator[Installation]:
-    """On SQLite alone, for what no database can make a difference to; created by first use, as a user's is."""
+    """On SQLite only, for tests that do not depend on the database; created on first use, like a user's."""
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
     yield made
     made.end()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -17,10 +18,11 @@ from weakref import WeakSet
 import psutil
 from sqlalchemy import Select, make_url, text
 
-from mayfly.bootstrap import create_embedded
 from mayfly.db.database import Database
 from mayfly.db.dialects import Unit
-from mayfly.process.timing import Timing
+from mayfly.process import Timing
+from mayfly.process.status_page import RunnerStatus, read_status_page
+from mayfly.schema import create_embedded
 from tests.factories import insert_rows
 from tests.process import warm
 from tests.process.warm import ForkedProcess, warm_process
@@ -29,29 +31,29 @@ from tests.sqlalchemy_engines import engine_of
 CHECKOUT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 60.0
 RUN_SECONDS = 90.0
-# On a busy machine a receiver may take seconds to answer. Tests of that very bound use the product's.
-PATIENT_TIMING = Timing(notify_seconds=20.0, request_seconds=10.0)
+# On a busy machine a receiver may take seconds to answer. Tests of this limit use the product's value.
+LONG_TIMEOUTS = Timing(notify_seconds=20.0, request_seconds=10.0)
 
 StartedProcess = subprocess.Popen[str] | ForkedProcess
 
 
 @dataclass(eq=False)
 class Installation:
-    """Settings that are not given are Mayfly's own; the machine's load must not cut a plan here."""
+    """Settings that are not given have Mayfly's defaults; the load of the machine must not cut a plan here."""
 
     open_ones: ClassVar[WeakSet["Installation"]] = WeakSet()  # for the report of a failure
 
     home: Path
     url: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    timing: Timing = PATIENT_TIMING  # for forked processes; a new interpreter has the product's own
+    timing: Timing = LONG_TIMEOUTS  # for forked processes; a new interpreter uses the product's timing
     new_interpreters: bool = False  # for tests of the start itself; the others fork a warm process
 
     def __post_init__(self) -> None:
         self.open_ones.add(self)
         self.database = Database(self.url)
         self._started: list[StartedProcess] = []
-        self._sessions: set[int] = set()  # of the processes that were forked
+        self._sessions: set[int] = set()  # of the forked processes
 
     @property
     def log(self) -> str:
@@ -60,12 +62,12 @@ class Installation:
 
     @property
     def secrets(self) -> set[str]:
-        """The password of its database, as it is and as a URL spells it; none with SQLite."""
+        """The password of its database, plain and URL-encoded; none with SQLite."""
         password = make_url(self.url).password
         return {str(password), quote(str(password), safe="")} if password else set()
 
     def environment(self, **changes: str) -> dict[str, str]:
-        """As cron gives it, and nothing of ours: PATH, HOME, and the settings of this test."""
+        """As cron sets it, without our own environment: PATH, HOME, and the settings of this test."""
         return {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.home),
@@ -80,11 +82,11 @@ class Installation:
         }
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """`python -m …` to its end."""
+        """Run `python -m …` to its end."""
         process = self.start(*arguments, **settings)
         with process:
             try:
-                # A cycle ends within the minute, or something is wrong.
+                # A cycle that takes longer than this is a bug.
                 out, err = process.communicate(timeout=RUN_SECONDS)
             except BaseException:
                 process.kill()
@@ -97,7 +99,7 @@ class Installation:
         return self.run("dispatcher", *arguments, **settings)
 
     def start(self, *arguments: str, **settings: str) -> StartedProcess:
-        """`python -m …` in the background; the caller waits for it."""
+        """Start `python -m …` in the background; the caller waits for it."""
         environment = self.environment(**settings)
         process: StartedProcess
         if self.new_interpreters or arguments[0] not in warm.IMPORTS:
@@ -120,13 +122,13 @@ class Installation:
         return insert_rows(self.database, count, type=type_name, payload=payload, **columns)
 
     def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
-        """As the driver gives them for a text; with aware times for a query on a table of mayfly.schema.metadata."""
+        """Raw values for SQL text; aware times for a query on a table of mayfly.schema.metadata."""
         statement = text(query) if isinstance(query, str) else query
         with engine_of(self.database, Unit.READ).begin() as connection:
             return connection.execute(statement, parameters).all()
 
     def execute(self, sql: str) -> None:
-        """A statement that gives no rows."""
+        """A statement without a result."""
         with engine_of(self.database).begin() as connection:
             connection.execute(text(sql))
 
@@ -138,28 +140,36 @@ class Installation:
         return {row.status: row.number for row in counted}
 
     def now(self) -> datetime:
-        """By the database's clock."""
+        """By the clock of the database."""
         return self.database.clock.now()
 
     def lane_lines(self) -> list[dict[str, str]]:
-        """The figures of each cycle and lane, as the log's key=value lines have them."""
+        """The figures of each cycle and lane, from the key=value lines of the log."""
         lines = [line.partition("[DISPATCHER] ")[2] for line in self.log.splitlines()]
         return [dict(part.split("=", 1) for part in line.split()) for line in lines if line.startswith("cycle=")]
 
-    def wait_for_latch(self) -> None:
-        """Until a `latch` job runs; it ends after `release_latch`."""
-        wait_until((self.home / "reached").exists, "the latch job runs")
+    def wait_for_gate(self) -> None:
+        """Until a `gated` job runs; it ends after `open_gate`."""
+        wait_until((self.home / "reached").exists, "the gated job runs")
 
-    def release_latch(self) -> None:
+    def open_gate(self) -> None:
         (self.home / "go").touch()
 
     def runner_pids(self) -> list[int]:
-        """Of runners that have taken over their rows and have not been seen to end."""
+        """Of runners that have taken over their rows and have not exited."""
         live = self.rows("SELECT pid FROM mayfly_runners WHERE finished_at IS NULL AND heartbeat_at IS NOT NULL")
         return [row.pid for row in live]
 
+    def status_pages(self) -> list[RunnerStatus]:
+        """Of its runners."""
+        return [*filter(None, map(read_status_page, (self.home / "state").glob("*/*.page")))]
+
+    def is_running(self, job_id: int) -> bool:
+        """Whether its handler has started and not ended."""
+        return any(page.running_job(job_id) is not None for page in self.status_pages())
+
     def processes(self) -> list[psutil.Process]:
-        """Everything alive that was started for this installation, known by its environment or its session."""
+        """All live processes of this installation, found by their environment or their session."""
         return [process for process in psutil.process_iter() if self._is_ours(process.pid)]
 
     def _is_ours(self, pid: int) -> bool:
@@ -172,7 +182,7 @@ class Installation:
         return f"MAYFLY_HOME={self.home}" in environ
 
     def end(self) -> None:
-        """Nothing survives its test, whatever the test was about."""
+        """No process survives its test."""
         self.open_ones.discard(self)
         self.database.close()
         for process in self.processes():
@@ -190,8 +200,19 @@ def handler_modules(*names: str) -> str:
     return ",".join(["tests.basic_handlers", *(f"tests.process.sample_handlers.{name}" for name in names)])
 
 
+def children_of(pid: int) -> list[psutil.Process]:
+    """By their parent alone: psutil's children() also compares start times, and a correction of the clock between two
+    reads would hide them."""
+    found = []
+    for each in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            if each.ppid() == pid:
+                found.append(each)
+    return found
+
+
 def most_at_once(intervals: Iterable[tuple[datetime, datetime]]) -> int:
-    """How many of them overlap at any instant; one that begins where another ends does not."""
+    """The most that overlap at any instant; one that begins where another ends does not."""
     steps = [step for start, end in intervals for step in ((start, 1), (end, -1))]
     return max(accumulate(change for _, change in sorted(steps)), default=0)
 

@@ -1,4 +1,4 @@
-"""Installations with schedules, for the tests about them."""
+"""Helpers for tests with schedules."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -15,18 +15,18 @@ def write_schedule(installation: Installation, *lines: str, name: str = "schedul
     return file
 
 
-def settle(*files: Path) -> None:
-    """Until a full cycle trusts their looks."""
+def wait_until_trusted(*files: Path) -> None:
+    """Until they are old enough for a full cycle to trust their modification times."""
     wait_until(lambda: are_settled(list(files), host_now()), "the files are old enough")
 
 
-def await_early_in_the_minute() -> None:
-    """For what must happen before another time is due."""
-    wait_until(lambda: host_now().second < 45, "there is time enough left of the minute")
+def wait_for_early_in_the_minute() -> None:
+    """For steps that must happen before the next due time."""
+    wait_until(lambda: host_now().second < 45, "enough of the minute is left")
 
 
 def make_due(installation: Installation, minutes: int = 2) -> None:
-    """Let time pass for all schedules that were seen: they were last dealt with so many minutes ago."""
+    """Let time pass for all known schedules: they were last checked `minutes` ago."""
     since = installation.now() - timedelta(minutes=minutes)
     installation.execute(f"UPDATE mayfly_schedules SET dealt_until = '{since:%Y-%m-%d %H}\\:{since:%M}\\:00'")
     for note in installation.home.glob("state/*/schedules"):
@@ -34,5 +34,5 @@ def make_due(installation: Installation, minutes: int = 2) -> None:
 
 
 def fired(installation: Installation) -> list[str]:
-    """The jobs' types, in order."""
+    """The types of their jobs, in order."""
     return sorted(row.type for row in installation.rows("SELECT type FROM mayfly_jobs"))

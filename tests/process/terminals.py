@@ -1,4 +1,4 @@
-"""A program on a terminal of its own: what it draws, and keys for it."""
+"""A program on a terminal of its own: its screen, and keys for it."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 
 
 class Terminal:
-    """The other end of a pseudo-terminal, 200 columns wide."""
+    """The master side of a pseudo-terminal, 200 columns wide."""
 
     def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
         self._master = master
@@ -28,7 +28,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """Without what moves the cursor and paints."""
+        """Without escape sequences."""
         return ESCAPES.sub("", self.drawn)
 
     def press(self, keys: str) -> None:
@@ -52,20 +52,20 @@ class Terminal:
         while select.select([self._master], [], [], 0.05)[0]:
             try:
                 chunk = os.read(self._master, 65536)
-            except OSError:  # the program has ended, and with it the terminal
+            except OSError:  # the program has exited, and the terminal is closed
                 return
             self.drawn += chunk.decode(errors="replace")
 
 
 def _own_terminal() -> None:
-    """Ctrl-C is a signal there, and one that is heard: whoever started the tests in the background ignores it."""
+    """Ctrl-C must be a signal there; it is ignored if the tests were started in the background."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def terminal(installation: Installation, *arguments: str, **settings: str) -> Iterator[Terminal]:
-    """`python -m …` on a terminal; killed if it has not ended by itself."""
+    """`python -m …` on a terminal; killed if it has not exited."""
     master, slave = pty.openpty()
     environment = installation.environment(TERM="xterm-256color", COLUMNS="200", LINES="60", **settings)
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Bad input: a sentence that says what to do, the right exit code, never a traceback and never a password."""
+"""Bad input: an error message that explains what to do, the right exit code, no traceback and no password."""
 
 import os
 import subprocess
@@ -18,8 +18,11 @@ URLS = {
     f"mysql://app:{SECRET}@127.0.0.1": (64, "must look like mysql://user:password@host:port/database"),
     f"mysql://app:{SECRET}@127.0.0.1:1/jobs?ssl-mode=ON": (64, "the driver cannot use an option behind the ?"),
     f"postgresql://app:{SECRET}@127.0.0.1:1/jobs?tls=on": (64, "the driver cannot use an option behind the ?"),
-    f"mysql://app:{SECRET}@127.0.0.1:1/jobs": (1, "Check that the server runs and that DATABASE_URL is right."),
-    f"postgresql://app:{SECRET}@127.0.0.1:1/jobs": (1, "Check that the server runs and that DATABASE_URL is right."),
+    f"mysql://app:{SECRET}@127.0.0.1:1/jobs": (1, "Check that the server runs and that DATABASE_URL is correct."),
+    f"postgresql://app:{SECRET}@127.0.0.1:1/jobs": (
+        1,
+        "Check that the server runs and that DATABASE_URL is correct.",
+    ),
     f"mysql://app@127.0.0.1:1/jobs?password={SECRET}": (1, "Check that the server runs"),
     "sqlite:////proc/nowhere/mayfly.db": (1, "can't be opened: No such file or directory. Check the path in"),
     "sqlite:////etc/passwd": (1, "can't be opened: file is not a database. Check the path in DATABASE_URL"),
@@ -27,8 +30,8 @@ URLS = {
 
 
 @pytest.mark.parametrize(("url", "answer"), URLS.items(), ids=[str(number) for number in range(len(URLS))])
-def test_a_database_that_cannot_be_had(embedded: Installation, url: str, answer: tuple[int, str]) -> None:
-    """Wrong, unknown, unreachable or no database: what is wrong and what to do, and the password nowhere."""
+def test_an_unusable_database_is_an_error_message(embedded: Installation, url: str, answer: tuple[int, str]) -> None:
+    """Wrong, unknown, unreachable or missing: the message explains what to do and has no password."""
     code, sentence = answer
 
     cycle = embedded.dispatch(DATABASE_URL=url)
@@ -40,22 +43,22 @@ def test_a_database_that_cannot_be_had(embedded: Installation, url: str, answer:
 
 @pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 def test_a_wrong_password_is_not_shown(database_url: str, tmp_path: Path) -> None:
-    """The server's refusal is passed on with the user's name, in mail and log, and without the password."""
+    """The error of the server, with the user name, is in the mail and in the log."""
     url = make_url(database_url).set(password=SECRET).render_as_string(hide_password=False)
     installation = Installation(tmp_path, url)
 
     cycle = installation.dispatch()
 
     assert refusal(cycle) == 1
-    assert "refused: " in cycle.stderr
+    assert "refused access: " in cycle.stderr
     assert "Check user, password, database name and privileges" in cycle.stderr
     assert "Cycle failed: The database " in installation.log
     assert SECRET not in cycle.stderr + installation.log
 
 
 @pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
-def test_a_server_without_tables_is_not_migrated_unasked(database_url: str, tmp_path: Path) -> None:
-    """A sentence says what to run; nothing is created."""
+def test_a_server_without_tables_is_not_migrated(database_url: str, tmp_path: Path) -> None:
+    """The message names the command to run; nothing is created."""
     installation = Installation(tmp_path, database_url)
 
     cycle = installation.dispatch()
@@ -64,8 +67,8 @@ def test_a_server_without_tables_is_not_migrated_unasked(database_url: str, tmp_
     assert cycle.stderr == "The database has no Mayfly tables yet. Run `mayfly migrate` once.\n"
 
 
-def test_tables_newer_than_this_mayfly_are_left_alone(installation: Installation) -> None:
-    """Another host has been upgraded first: this one says so every minute, and touches no job."""
+def test_newer_tables_are_left_alone(installation: Installation) -> None:
+    """Another host was upgraded first: this one reports it every minute and changes no job."""
     installation.enqueue("noop")
     installation.execute("UPDATE mayfly_version SET version_num = '9999'")
 
@@ -87,8 +90,8 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("given", SETTINGS)
-def test_a_setting_out_of_bounds(embedded: Installation, given: str) -> None:
-    """Each is named with its value, where it came from, and what is allowed; nothing has been started."""
+def test_an_invalid_setting_is_refused(embedded: Installation, given: str) -> None:
+    """The message names value, source and allowed range; nothing is started."""
     name, _, value = given.partition("=")
 
     cycle = embedded.dispatch(**{name: value})
@@ -99,7 +102,7 @@ def test_a_setting_out_of_bounds(embedded: Installation, given: str) -> None:
 
 
 def test_a_misspelled_variable_is_a_warning(embedded: Installation) -> None:
-    """The environment is full of others' names: the cycle goes on, and the log asks."""
+    """The environment also has variables of other programs, so the cycle runs."""
     cycle = embedded.dispatch(MAX_WORKER="3")
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
@@ -107,7 +110,7 @@ def test_a_misspelled_variable_is_a_warning(embedded: Installation) -> None:
 
 
 def test_a_misspelled_name_in_the_settings_file_is_refused(embedded: Installation) -> None:
-    """mayfly.toml is ours alone: what is not a setting there is a mistake."""
+    """mayfly.toml has only our settings, so an unknown name is an error."""
     (embedded.home / "mayfly.toml").write_text("max_worker = 3\n")
 
     cycle = embedded.dispatch()
@@ -116,9 +119,21 @@ def test_a_misspelled_name_in_the_settings_file_is_refused(embedded: Installatio
     assert cycle.stderr.endswith("mayfly.toml): is not a setting; did you mean max_workers?\n")
 
 
+def test_a_misspelled_lane_is_not_reported_later(embedded: Installation) -> None:
+    """The terminal has shown the message; `mayfly status` shows problems of the host."""
+    embedded.dispatch()
+
+    cycle = embedded.dispatch("--lane", "defautl")
+
+    status = embedded.run("mayfly", "status")
+    assert refusal(cycle) == 64
+    assert (status.returncode, status.stderr) == (0, "")
+    assert "defautl" not in status.stdout
+
+
 @pytest.mark.parametrize("spawn", ["fork", "exec"])
-def test_a_log_that_cannot_be_opened_stops_no_job(embedded: Installation, spawn: str) -> None:
-    """It is told once, however many runners there are; the jobs matter more than their log."""
+def test_an_unopenable_log_stops_no_job(embedded: Installation, spawn: str) -> None:
+    """It is reported once, for any number of runners."""
     embedded.enqueue("noop", count=12)
 
     cycle = embedded.dispatch(LOG_DIR="/proc/nowhere", SPAWN=spawn)
@@ -131,7 +146,7 @@ def test_a_log_that_cannot_be_opened_stops_no_job(embedded: Installation, spawn:
 
 
 def test_a_log_on_a_full_disk_stops_no_job(embedded: Installation) -> None:
-    """The same when the disk fills up under an open log."""
+    """Also if the disk fills up while the log is open."""
     embedded.enqueue("noop", count=12)
     logs = embedded.home / "logs"
     logs.mkdir()
@@ -159,12 +174,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_under_the_database_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
-    """The cycle says that there is no space and ends with 1; with space again, the next one does the work."""
+    """The cycle reports it and exits with 1; with space again, the next one runs the jobs."""
     installation = Installation(tmp_path, f"sqlite:///{small_disk}/mayfly.db")
     installation.enqueue("noop", count=5)
     installation.database.close()
     ballast = small_disk / "ballast"
-    with suppress(OSError):  # no space left, at last
+    with suppress(OSError):  # until no space is left
         ballast.write_bytes(b"x" * (2 << 20))
 
     full = installation.dispatch()
@@ -179,9 +194,9 @@ def test_a_full_disk_under_the_database_loses_nothing(small_disk: Path, tmp_path
     installation.end()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to somebody else")
-def test_a_state_directory_that_others_could_have_laid_out_is_refused(embedded: Installation) -> None:
-    """Who can write there could hold our lock or forge what our runners say: not even through a link."""
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+def test_a_state_directory_of_another_user_is_refused(embedded: Installation) -> None:
+    """Its owner could hold our lock or forge status pages; a link to it is refused too."""
     foreign, link = embedded.home / "foreign", embedded.home / "link"
     foreign.mkdir(mode=0o700)
     os.chown(foreign, 1234, 1234)
@@ -197,8 +212,8 @@ def test_a_state_directory_that_others_could_have_laid_out_is_refused(embedded: 
     assert list(foreign.iterdir()) == []
 
 
-def test_a_state_directory_that_others_can_write_is_refused(embedded: Installation) -> None:
-    """A directory for all is no place for a lock."""
+def test_a_state_directory_writable_by_others_is_refused(embedded: Installation) -> None:
+    """Another user could take the lock."""
     shared = embedded.home / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -206,12 +221,12 @@ def test_a_state_directory_that_others_can_write_is_refused(embedded: Installati
     cycle = embedded.dispatch(STATE_DIR=str(shared))
 
     assert refusal(cycle) == 1
-    assert f"The state directory {shared} can be written by others." in cycle.stderr
+    assert f"The state directory {shared} is writable for other users." in cycle.stderr
 
 
 @pytest.mark.parametrize("place", ["/proc/nowhere", "/etc/passwd"])
-def test_a_state_directory_that_cannot_be_made(embedded: Installation, place: str) -> None:
-    """It is named, with what the system said and what to set."""
+def test_a_state_directory_that_cannot_be_created_is_an_error(embedded: Installation, place: str) -> None:
+    """The message has its path, the error of the system, and the setting to change."""
     cycle = embedded.dispatch(STATE_DIR=place)
 
     assert refusal(cycle) == 1
@@ -220,7 +235,7 @@ def test_a_state_directory_that_cannot_be_made(embedded: Installation, place: st
 
 
 def refusal(process: subprocess.CompletedProcess[str]) -> int:
-    """The exit code of a process that said on stderr, and only there, in words, why it did nothing."""
+    """The exit code of a process that wrote an error message to stderr and nothing else."""
     assert process.stdout == ""
     assert "Traceback" not in process.stderr
     assert process.stderr.strip()

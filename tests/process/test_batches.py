@@ -1,4 +1,4 @@
-"""A batch of thousands, drained by real runners that are killed over it: its callback comes exactly once."""
+"""A batch of thousands, drained by real runners that are killed: its callback is enqueued exactly once."""
 
 import os
 import random
@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from mayfly import json_text
-from mayfly.bootstrap import create_embedded
 from mayfly.clock import pause_between
-from tests.process.installation import Installation, wait_until
+from mayfly.schema import create_embedded
+from tests.process.installation import Installation, children_of, wait_until
 
 CHILDREN = 2000
 KILLS = 5
@@ -38,16 +38,16 @@ def fill(installation: Installation, children: int) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def kill_some(installation: Installation, chance: random.Random) -> None:
-    """A runner, or the dispatcher with or without its runners, while the batch is being drained."""
+def kill_some(installation: Installation, rng: random.Random) -> None:
+    """Kill a runner, or the dispatcher with or without its runners."""
     cycle = installation.start("dispatcher", **SETTINGS)
     wait_until(lambda: installation.runner_pids() or cycle.poll() is not None, "a runner works")
     pause_between(0, 0.5)
-    with suppress(psutil.NoSuchProcess):  # it has ended by itself
+    with suppress(psutil.NoSuchProcess):  # it has already exited
         dispatcher = psutil.Process(cycle.pid)
-        dispatcher.suspend()  # or it might fork one more between the look and the kill
-        runners = dispatcher.children()
-        victims = chance.choice([chance.sample(runners, min(1, len(runners))), [dispatcher], [dispatcher, *runners]])
+        dispatcher.suspend()  # otherwise it might fork another runner before the kill
+        runners = children_of(cycle.pid)
+        victims = rng.choice([rng.sample(runners, min(1, len(runners))), [dispatcher], [dispatcher, *runners]])
         for each in victims:
             each.kill()
         if dispatcher not in victims:
@@ -64,36 +64,34 @@ def drain(installation: Installation) -> None:
 
 
 @pytest.mark.every_database
-def test_the_callback_of_a_batch_comes_once_whoever_is_killed(installation: Installation) -> None:
-    """Children that fail, that enqueue siblings, and chains among them: all are in the one report."""
+def test_the_callback_of_a_batch_is_enqueued_once_despite_kills(installation: Installation) -> None:
+    """Children that fail, that enqueue siblings, and chains are all in the one report."""
     seed = int(os.environ.get("CHAOS_SEED") or secrets.randbelow(10**6))
     print(f"CHAOS_SEED={seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     fill(installation, CHILDREN)
 
     for _ in range(KILLS):
-        kill_some(installation, chance)
+        kill_some(installation, rng)
     drain(installation)
 
     reports = installation.rows("SELECT payload, status FROM mayfly_jobs WHERE type = 'report'")
     children, dead = count(installation, CHILD), count(installation, f"{CHILD} AND status = 'dead'")
-    told = {"batch": "crowd", "done": children - dead, "dead": dead, "cancelled": 0}
+    summary = {"batch": "crowd", "done": children - dead, "dead": dead, "cancelled": 0}
     assert [(json_text.decode(row.payload), row.status) for row in reports] == [
-        ({"to": "ann", "batch": told}, "done")
+        ({"to": "ann", "batch": summary}, "done")
     ]
-    # Each tenth had one sibling, each chain a second step; but for those that were killed three times over.
+    # Each tenth had one sibling and each chain a second step, except those that crashed three times.
     plain, chains = CHILDREN - CHILDREN // 100, CHILDREN // 100
     wanted, killed = plain + plain // 10 + 2 * chains, count(installation, f"{CHILD} AND crashes >= 3")
     assert wanted - killed <= children <= wanted
-    died = (
-        "SELECT id FROM mayfly_jobs WHERE status = 'dead'"  # with the rest of its chain, for whoever tries it again
-    )
+    died = "SELECT id FROM mayfly_jobs WHERE status = 'dead'"  # with the rest of its chain, in case it is retried
     assert installation.rows(f"SELECT job_id FROM mayfly_chains WHERE job_id NOT IN ({died})") == []
     assert "Traceback" not in installation.log
 
 
-def test_a_batch_is_seen_in_summary_and_list(embedded: Installation) -> None:
-    """A cycle in which one was completed says so; `mayfly batches` shows it, and to machines as JSON."""
+def test_summary_and_list_show_a_batch(embedded: Installation) -> None:
+    """The summary counts completed batches; `mayfly batches` lists them, also as JSON."""
     fill(embedded, 1)
 
     cycle = embedded.dispatch(**SETTINGS)
@@ -108,37 +106,37 @@ def test_a_batch_is_seen_in_summary_and_list(embedded: Installation) -> None:
 
 
 def test_a_list_without_batches_is_no_error(embedded: Installation) -> None:
-    """An installation that uses none."""
+    """It prints that there are none."""
     ran = embedded.run("mayfly", "batches")
 
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "There are no batches. See docs/batches.md.\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "No batches. See docs/batches.md.\n", "")
 
 
-def leave_behind(installation: Installation, children: int = 2) -> None:
-    """A batch whose producer was killed while it filled it, two hours ago."""
+def leave_unsealed(installation: Installation, children: int = 2) -> None:
+    """A batch whose producer was killed two hours ago while it added jobs."""
     create_embedded(installation.url)
     producer = installation.run("tests.process.sample_handlers.large_batch", str(children), "die")
     assert producer.returncode == -signal.SIGKILL
     installation.execute(f"UPDATE mayfly_batches SET created_at = '{datetime.now(UTC) - timedelta(hours=2):%F %T}'")
 
 
-def test_a_batch_whose_producer_was_killed_is_seen(installation: Installation) -> None:
-    """Its children have run, and nothing came of it: the list and the doctor say so, and what to do."""
-    leave_behind(installation)
+def test_a_batch_whose_producer_was_killed_is_reported(installation: Installation) -> None:
+    """Its children have run, but no callback came: list and doctor report it and explain what to do."""
+    leave_unsealed(installation)
     installation.dispatch(**SETTINGS)
 
     listed = installation.run("mayfly", "batches")
     examined = installation.run("mayfly", "doctor", HANDLERS=SETTINGS["HANDLERS"])
 
     assert listed.stdout.splitlines()[1].split()[:4] == ["crowd", "never", "sealed", "0"]
-    assert "crowd has been filled for 2 h" in examined.stdout
+    assert "crowd has been unsealed for 2 h" in examined.stdout
     assert "mayfly batches seal crowd" in examined.stdout
     assert count(installation, "type = 'report'") == 0
 
 
-def test_what_a_producer_left_behind_is_sealed_by_hand(installation: Installation) -> None:
-    """Its callback comes, once; and nobody warns of it any more."""
-    leave_behind(installation)
+def test_an_unsealed_batch_can_be_sealed_by_hand(installation: Installation) -> None:
+    """Its callback is enqueued once, and the warning disappears."""
+    leave_unsealed(installation)
     installation.dispatch(**SETTINGS)
 
     tried = installation.run("mayfly", "batches", "seal", "crowd", "--dry-run")
@@ -148,14 +146,14 @@ def test_what_a_producer_left_behind_is_sealed_by_hand(installation: Installatio
 
     assert (tried.returncode, before) == (0, 0)
     assert (sealed.returncode, sealed.stdout) == (0, "Sealed the batch crowd.\n")
-    assert (again.returncode, "There is no batch 'crowd' that is being filled" in again.stderr) == (64, True)
+    assert (again.returncode, "There is no batch 'crowd' to seal" in again.stderr) == (64, True)
     assert count(installation, "type = 'report'") == 1
     assert "been filled" not in installation.run("mayfly", "doctor").stdout
 
 
-def test_what_a_producer_left_behind_is_abandoned_by_hand(installation: Installation) -> None:
-    """What waits is cancelled, and the callback never comes."""
-    leave_behind(installation)
+def test_an_unsealed_batch_can_be_abandoned_by_hand(installation: Installation) -> None:
+    """Its pending jobs are cancelled, and no callback is enqueued."""
+    leave_unsealed(installation)
 
     asked = installation.run("mayfly", "batches", "abandon", "crowd")
     tried = installation.run("mayfly", "batches", "abandon", "crowd", "--dry-run")
@@ -165,7 +163,7 @@ def test_what_a_producer_left_behind_is_abandoned_by_hand(installation: Installa
     assert (asked.returncode, "--yes" in asked.stderr) == (64, True)
     assert tried.stdout == "2 jobs would be cancelled; nothing was changed.\n"
     assert abandoned.stdout == "Abandoned the batch crowd. 2 jobs cancelled.\n"
-    assert (again.returncode, "There is no batch 'crowd' that is open" in again.stderr) == (64, True)
+    assert (again.returncode, "There is no batch 'crowd' to abandon" in again.stderr) == (64, True)
     reasons = {row.last_error for row in installation.rows("SELECT last_error FROM mayfly_jobs")}
     assert [each.partition(": ")[2] for each in reasons] == ["the batch crowd was abandoned: a deploy"]
     assert (count(installation, "status = 'cancelled'"), count(installation, "type = 'report'")) == (2, 0)

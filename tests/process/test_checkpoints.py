@@ -1,4 +1,4 @@
-"""Long jobs in short windows: an import goes on from its checkpoint, cycle after cycle, whatever ends its runners."""
+"""Long jobs in short windows: an import continues from its checkpoint, however its last runner ended."""
 
 import os
 import signal
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy import select
 
-from mayfly.process.timing import Timing
+from mayfly.process import Timing
 from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
 
 LONG = {"HANDLERS": "tests.process.sample_handlers.long_jobs", "BACKOFF_BASE": "0.000001"}
-# A runner of a busy machine has begun its job when this window ends. The dispatcher's guard is far behind it.
+# A runner on a busy machine has started its job before this window ends. The dispatcher's guard comes much later.
 SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "5", "DISPATCH_TIMEOUT": "30"}
-ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan
+ONE_PLAN = Timing(min_window_seconds=60)  # the rest of a window is not used for another plan
 ROWS = 60
 IMPORT = f'{{"rows": {ROWS}, "seconds": 0.1}}'  # six seconds of steps
 ENDLESS = '{"rows": 1000, "seconds": 0.1}'
@@ -27,7 +27,7 @@ def rows_in(installation: Installation) -> list[int]:
 
 
 def run_until_done(installation: Installation, most: int = 12) -> list[int]:
-    """The exit codes of the cycles that it took."""
+    """The exit codes of the cycles it took."""
     installation.timing = ONE_PLAN
     codes: list[int] = []
     while installation.statuses() != {"done": sum(installation.statuses().values())}:
@@ -37,7 +37,7 @@ def run_until_done(installation: Installation, most: int = 12) -> list[int]:
 
 
 def test_an_import_runs_in_slices(installation: Installation) -> None:
-    """Each window does what fits, nothing twice; no attempt is spent, no cycle goes wrong, and it is counted."""
+    """Each window does what fits, no step is repeated, no attempt is used, no cycle fails, and slices are counted."""
     job_id = installation.enqueue("import_plain", IMPORT)[0]
 
     codes = run_until_done(installation)
@@ -53,8 +53,8 @@ def test_an_import_runs_in_slices(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["import_thread", "import_async", "import_limited"])
-def test_wherever_the_handler_runs(embedded: Installation, type_name: str) -> None:
-    """In a thread, on the loop, and by the job's own limit too."""
+def test_every_kind_of_handler_runs_in_slices(embedded: Installation, type_name: str) -> None:
+    """In a thread, on the event loop, and with a timeout of its own."""
     job_id = embedded.enqueue(type_name, IMPORT)[0]
 
     codes = run_until_done(embedded)
@@ -64,8 +64,8 @@ def test_wherever_the_handler_runs(embedded: Installation, type_name: str) -> No
     assert embedded.job(job_id).slices == len(codes) - 1 >= 1
 
 
-def test_a_slice_is_not_taken_again_in_its_cycle(embedded: Installation) -> None:
-    """The runner goes on with what is behind it, and no other runner is started for it: no loop of short slices."""
+def test_a_slice_is_not_repeated_in_its_cycle(embedded: Installation) -> None:
+    """The runner continues with the next jobs, and no runner is started for it: no loop of short slices."""
     long = embedded.enqueue("import_limited", IMPORT)[0]
     embedded.enqueue("noop", count=3)
 
@@ -78,14 +78,14 @@ def test_a_slice_is_not_taken_again_in_its_cycle(embedded: Installation) -> None
 
 @pytest.mark.every_database
 def test_an_import_survives_kill_9(installation: Installation) -> None:
-    """Any number of times, as long as it gets further; at most the step at which it was killed is repeated."""
+    """Any number of times while it makes progress; at most the step that was killed is repeated."""
     kills = 4
     job_id = installation.enqueue("import_plain", IMPORT)[0]
     for number in range(1, kills + 1):
         dispatcher = installation.start("dispatcher", **LONG)
-        wait_until(lambda: len(rows_in(installation)) >= 6 * number, "it gets further")  # noqa: B023 - called here
+        wait_until(lambda: len(rows_in(installation)) >= 6 * number, "it makes progress")  # noqa: B023 - called here
         os.kill(installation.runner_pids()[0], signal.SIGKILL)
-        wait_until(lambda: len(installation.log.split("crashed:")) > number, "that is seen")  # noqa: B023
+        wait_until(lambda: len(installation.log.split("crashed:")) > number, "the crash is logged")  # noqa: B023
         dispatcher.kill()
         dispatcher.wait()
         wait_until(lambda: not installation.processes(), "nothing of that cycle is left")
@@ -94,11 +94,11 @@ def test_an_import_survives_kill_9(installation: Installation) -> None:
 
     counted = Counter(rows_in(installation))
     assert set(counted) == set(range(ROWS))
-    assert sum(counted.values()) <= ROWS + 2 * kills  # the runner's death and the dispatcher's: a step each
+    assert sum(counted.values()) <= ROWS + 2 * kills  # one step each for killed runner and dispatcher
     assert (installation.job(job_id).status, installation.job(job_id).attempts) == ("done", 1)
 
 
-def test_a_stop_ends_it_at_the_next_checkpoint(embedded: Installation) -> None:
+def test_a_stopped_runner_ends_a_slice_at_the_next_checkpoint(embedded: Installation) -> None:
     """A deploy does not wait for the end of the window, and loses nothing."""
     job_id = embedded.enqueue("import_plain", ENDLESS)[0]
     dispatcher = embedded.start("dispatcher", **LONG)
@@ -116,9 +116,9 @@ def test_a_stop_ends_it_at_the_next_checkpoint(embedded: Installation) -> None:
     assert rows_in(embedded) == list(range(rows))
 
 
-@pytest.mark.parametrize(("type_name", "ending"), [("step_for_ever", "timeout"), ("step_and_ignore", "timeout")])
-def test_the_hard_way_is_a_slice_too(embedded: Installation, type_name: str, ending: str) -> None:
-    """Interrupted by the guard, or ended from C with its process, after a changed checkpoint: no attempt is spent."""
+@pytest.mark.parametrize(("type_name", "ending"), [("step_then_hang", "timeout"), ("step_then_ignore", "timeout")])
+def test_a_forced_end_after_a_checkpoint_is_a_slice(embedded: Installation, type_name: str, ending: str) -> None:
+    """Whether the guard interrupts the job or ends its process from C, no attempt is used."""
     job_id = embedded.enqueue(type_name)[0]
     embedded.timing = ONE_PLAN._replace(hard_exit_seconds=0.5)
 
@@ -130,9 +130,9 @@ def test_the_hard_way_is_a_slice_too(embedded: Installation, type_name: str, end
     assert [row.ending for row in embedded.rows(select(runners))] == [ending]
 
 
-def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> None:
+def test_twenty_slices_without_progress_are_dead(embedded: Installation) -> None:
     """With that reason."""
-    job_id = embedded.enqueue("stand_still", checkpoint='"here"', slices=19, stalled=19)[0]
+    job_id = embedded.enqueue("no_progress", checkpoint='"here"', slices=19, stalled=19)[0]
     embedded.timing = ONE_PLAN
 
     embedded.dispatch(**SHORT)
@@ -142,23 +142,23 @@ def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> N
 
 
 @pytest.mark.every_database
-def test_who_gets_further_and_crashes_for_ever_is_dead(installation: Installation) -> None:
-    """After twenty crashes without the end of a slice: sixteen that are written down, and four real ones."""
-    job_id = installation.enqueue("step_and_die", checkpoint="16", forgiven=15, crashes=1, suspect=1)[0]
+def test_twenty_crashes_without_a_finished_slice_are_dead(installation: Installation) -> None:
+    """Sixteen are written into the row, four are real."""
+    job_id = installation.enqueue("step_then_crash", checkpoint="16", forgiven=15, crashes=1, suspect=1)[0]
 
     wait_until(lambda: dispatched(installation) and installation.job(job_id).status == "dead", "it ends")
 
     job = installation.job(job_id)
     assert (job.checkpoint, job.claims, job.forgiven, job.crashes) == ("20", 4, 19, 1)
-    assert job.last_error.startswith("crashed 20 times, at last:")
+    assert job.last_error.startswith("crashed 20 times, last:")
 
 
 def dispatched(installation: Installation) -> bool:
     return installation.dispatch(**SHORT).returncode == 1
 
 
-def test_a_slice_that_ends_well_forgets_the_crashes(embedded: Installation) -> None:
-    """So an import of weeks bears any number of kills, as long as a window ends now and then."""
+def test_a_finished_slice_resets_the_crashes(embedded: Installation) -> None:
+    """So an import of weeks survives any number of kills if a slice ends now and then."""
     job_id = embedded.enqueue("import_plain", IMPORT, checkpoint="1", forgiven=19)[0]
     embedded.timing = ONE_PLAN
 
@@ -169,7 +169,7 @@ def test_a_slice_that_ends_well_forgets_the_crashes(embedded: Installation) -> N
 
 
 def test_a_cancelled_import_ends_at_its_next_checkpoint(embedded: Installation) -> None:
-    """By the flag in its row, with the reason that stands there."""
+    """By the flag in its row, with the reason given there."""
     job_id = embedded.enqueue("import_plain", ENDLESS)[0]
     dispatcher = embedded.start("dispatcher", **LONG)
     wait_until(lambda: len(rows_in(embedded)) >= 3, "it runs")

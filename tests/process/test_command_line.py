@@ -1,13 +1,20 @@
-"""The command `mayfly`, used as people use it: right, wrong, and through a pipe."""
+"""The command `mayfly`: right usage, wrong usage, and pipes."""
 
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from sqlalchemy import select
 
+from mayfly.schema.metadata import cycles
 from tests.process.installation import Installation, wait_until
+from tests.process.schedules import write_schedule
 
 
 def mayfly(
@@ -28,7 +35,7 @@ def mayfly(
 
 
 def test_enqueue_prints_the_id_of_the_job_it_made(installation: Installation) -> None:
-    """The id on stdout is the row's, and options reach their columns."""
+    """Options are written into the columns."""
     ran = mayfly(
         installation, "enqueue", "sleep", '{"seconds": 1}', "--lane", "naps", "--priority", "0",
         "--unique-key", "u", "--group-key", "g", "--max-attempts", "2", "--run-at", "2031-05-04T12:00+02:00",
@@ -40,8 +47,8 @@ def test_enqueue_prints_the_id_of_the_job_it_made(installation: Installation) ->
     assert str(row.run_at).startswith("2031-05-04 10:00")
 
 
-def test_enqueue_says_how_long_a_key_is_held_and_a_job_waits(installation: Installation) -> None:
-    """The options are the arguments of the library call."""
+def test_enqueue_takes_options_for_unique_keys_and_expiry(installation: Installation) -> None:
+    """They are the arguments of the library call."""
     ran = mayfly(
         installation, "enqueue", "noop", "--unique-key", "u", "--unique", "for 1h", "--expires-in", "60",
     )  # fmt: skip
@@ -72,15 +79,15 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
     ("arguments", "given", "sentence"),
     [
         (("sleep", "[1]"), "", "must be a JSON object, not list"),
-        (("sleep", "{bad"), "", "is not JSON"),
+        (("sleep", "{bad"), "", "is not valid JSON"),
         (("sleep", '{"seconds": "long"}'), "", "seconds: Input should be a valid number"),
         (("sleep", "-"), '{}\n{"seconds": -1}\n', "Line 2: The payload of sleep is refused"),
-        (("noop", "-"), "{}\nnonsense\n", "Line 2: 'nonsense' is not JSON"),
-        (("noop", "--run-at", "tomorrow"), "", "'tomorrow' is not a time"),
-        (("noop", "--run-at", "2031-05-04T12:00"), "", "is not a time with a zone; write 2026-05-04T12:00+02:00"),
+        (("noop", "-"), "{}\nnonsense\n", "Line 2: 'nonsense' is not valid JSON"),
+        (("noop", "--run-at", "tomorrow"), "", "'tomorrow' must be a time"),
+        (("noop", "--run-at", "2031-05-04T12:00"), "", "must be a time with a zone, such as 2030-01-31T12:00:00Z"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "omitted if run_at is passed"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
-        (("noop", "--unique", "for 1h"), "", "unique='for 1h': must be left out without a unique_key"),
+        (("noop", "--unique", "for 1h"), "", "unique='for 1h': must be omitted without a unique_key"),
         (("noop", "--unique-key", "u", "--unique", "for ever"), "", "unique='for ever': must be 'until done'"),
         (
             ("noop", "--unique-key", "u", "--on-conflict", "merge"),
@@ -88,17 +95,17 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
             "'merge' is not one of",
         ),
         (("noop", "--expires-at", "2020-05-04T12:00Z"), "", "must be later than now"),
-        (("noop", "--expires-at", "soon"), "", "'soon' is not a time"),
+        (("noop", "--expires-at", "soon"), "", "'soon' must be a time"),
         (("noop", "--expires-in", "-1"), "", "must be more than 0 seconds"),
         (("noop", "--max-attempts", "0"), "", "max_attempts=0: must be an integer, 1–1000"),
-        (("noop", "--lane", "x" * 65), "", "a text of 1 to 64 characters"),
+        (("noop", "--lane", "x" * 65), "", "a string of 1–64 characters"),
         (("noop", f'{{"x": "{"y" * 70_000}"}}'), "", "PAYLOAD_LIMIT allows 65,536"),
     ],
 )
-def test_what_cannot_be_enqueued_is_refused_with_a_sentence(
+def test_invalid_jobs_are_refused_with_an_error_message(
     embedded: Installation, arguments: tuple[str, ...], given: str, sentence: str
 ) -> None:
-    """Exit 64, what is wrong on stderr, no traceback, nothing on stdout."""
+    """Exit code 64, the error on stderr, no traceback, nothing on stdout."""
     ran = mayfly(embedded, "enqueue", *arguments, given=given)
 
     assert (ran.returncode, ran.stdout) == (64, "")
@@ -106,17 +113,31 @@ def test_what_cannot_be_enqueued_is_refused_with_a_sentence(
     assert "Traceback" not in ran.stderr
 
 
-def test_an_unknown_type_is_warned_about_and_enqueued(embedded: Installation) -> None:
-    """Another host may know it already; the nearest known name is offered."""
+def test_an_unknown_type_is_enqueued_with_a_warning(embedded: Installation) -> None:
+    """Another host may have its handler; the warning suggests the nearest known name."""
     ran = mayfly(embedded, "enqueue", "slep")
 
-    assert ran.returncode == 0
-    assert "Did you mean 'sleep'?" in ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, "1\n")
+    warning = "This process has no handler for type 'slep'; payloads are not checked. Did you mean 'sleep'?\n"
+    assert ran.stderr == warning
     assert embedded.statuses() == {"pending": 1}
 
 
+def test_a_type_of_a_broken_module_is_refused(embedded: Installation) -> None:
+    """Its lane and its maximum of attempts are not known, unless they are given."""
+    (embedded.home / "billing.py").write_text("import no_such_module")
+    broken = {"HANDLERS": "tests.basic_handlers,billing"}
+
+    refused = mayfly(embedded, "enqueue", "invoice", **broken)
+    accepted = mayfly(embedded, "enqueue", "invoice", "--lane", "billing", "--max-attempts", "3", **broken)
+
+    assert (refused.returncode, refused.stdout) == (64, "")
+    assert "billing cannot be imported: ModuleNotFoundError: No module named 'no_such_module'" in refused.stderr
+    assert (accepted.returncode, accepted.stdout) == (0, "1\n")
+
+
 def test_a_dry_run_of_enqueue_enqueues_nothing(embedded: Installation) -> None:
-    """Everything is checked, nothing is written."""
+    """Everything is validated, nothing is written."""
     assert mayfly(embedded, "enqueue", "noop").returncode == 0
 
     ran = [
@@ -128,16 +149,16 @@ def test_a_dry_run_of_enqueue_enqueues_nothing(embedded: Installation) -> None:
     assert embedded.statuses() == {"pending": 1}
 
 
-def test_migrate_says_what_it_did_and_can_be_repeated(database_url: str, embedded: Installation) -> None:
+def test_migrate_reports_its_steps_and_can_be_repeated(database_url: str, embedded: Installation) -> None:
     """The first run creates the tables, the second finds them."""
     first, second = (mayfly(embedded, "migrate", DATABASE_URL=database_url) for _ in range(2))
 
-    assert (first.returncode, first.stdout) == (0, "Migrated the schema from nothing to version 0001.\n")
+    assert (first.returncode, first.stdout) == (0, "Created the schema, version 0001.\n")
     assert (second.returncode, second.stdout) == (0, "The schema is up to date (version 0001).\n")
 
 
-def test_migrate_app_without_handlers_says_what_to_do(embedded: Installation) -> None:
-    """A sentence, and no traceback."""
+def test_migrate_app_without_handlers_is_an_error_message(embedded: Installation) -> None:
+    """Without a traceback."""
     ran = mayfly(embedded, "migrate", "--app", HANDLERS="no_such_module")
 
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -146,17 +167,17 @@ def test_migrate_app_without_handlers_says_what_to_do(embedded: Installation) ->
 
 
 def test_migrate_prints_sql_without_touching_the_database(database_url: str, embedded: Installation) -> None:
-    """--sql is for those who may not let programs change tables."""
+    """--sql is for databases on which programs may not change tables."""
     ran = mayfly(embedded, "migrate", "--sql", DATABASE_URL=database_url)
 
     assert ran.returncode == 0
     assert "CREATE TABLE" in ran.stdout
     assert "mayfly_jobs" in ran.stdout
-    assert "Migrated" in mayfly(embedded, "migrate", DATABASE_URL=database_url).stdout
+    assert "Created" in mayfly(embedded, "migrate", DATABASE_URL=database_url).stdout
 
 
-def test_config_shows_where_values_come_from_and_masks_secrets(embedded: Installation) -> None:
-    """Each setting with value and source; the password nowhere."""
+def test_config_shows_sources_and_masks_secrets(embedded: Installation) -> None:
+    """Each setting has value and source; the password is not printed."""
     (embedded.home / "mayfly.toml").write_text("batch_size = 7\n")
 
     ran = mayfly(embedded, "config", "--json", DATABASE_URL="mysql://app:hunter2@db/app", MAX_WORKERS="9")
@@ -169,8 +190,8 @@ def test_config_shows_where_values_come_from_and_masks_secrets(embedded: Install
     assert "***" in found["DATABASE_URL"][0]
 
 
-def test_doctor_finds_a_working_installation_well(installation: Installation) -> None:
-    """After a cycle everything but cron (and perhaps the bytecode) is ok, and the exit code is 0."""
+def test_doctor_reports_a_working_installation_as_ok(installation: Installation) -> None:
+    """After a cycle everything except cron is ok, and the exit code is 0."""
     installation.dispatch()
 
     ran = mayfly(installation, "doctor", "--json")
@@ -191,10 +212,10 @@ def test_doctor_finds_a_working_installation_well(installation: Installation) ->
         ({"LOG_DIR": "/proc/version/logs"}, "log", "cannot be written"),
     ],
 )
-def test_doctor_names_each_problem_and_exits_1(
+def test_doctor_names_each_problem_and_exits_with_1(
     embedded: Installation, settings: dict[str, str], check: str, sentence: str
 ) -> None:
-    """A problem has its line, with what to do, and the exit code is 1."""
+    """Each problem has a line that explains what to do."""
     embedded.dispatch()
 
     ran = mayfly(embedded, "doctor", **settings)
@@ -206,8 +227,41 @@ def test_doctor_names_each_problem_and_exits_1(
     assert "hunter2" not in ran.stdout
 
 
-def test_doctor_tells_that_cron_has_stopped(embedded: Installation) -> None:
-    """A last cycle of long ago is a problem: cron silently not firing matters most."""
+@pytest.fixture
+def shared_home() -> Iterator[Path]:
+    """A directory that every user may enter, unlike pytest's."""
+    with TemporaryDirectory(dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_doctor_reports_files_that_other_users_can_read(shared_home: Path) -> None:
+    """`.env`, SQLite database and log, each with a command that fixes it; not if a directory above is private."""
+    files = [shared_home / each for each in (".env", "mayfly.db", "logs/dispatcher.log")]
+    installation = Installation(shared_home, f"sqlite:///{shared_home}/mayfly.db")
+    files[0].touch(0o600)
+    installation.dispatch()
+
+    def reported() -> list[tuple[str, str]]:
+        found = json.loads(mayfly(installation, "doctor", "--json").stdout)
+        return [(each["health"], each["text"]) for each in found if each["check"] == "privacy"]
+
+    new = reported()
+    for each in (*files, shared_home / "logs"):
+        each.chmod(0o755)
+    open_to_all = reported()
+    (shared_home / "logs").chmod(0o700)
+    without_logs = reported()
+    installation.end()
+
+    texts = [f"every user of this host can read {each}: run `chmod o-rwx {each}`." for each in files]
+    assert new == [("ok", "other users cannot read .env, database and log")]
+    assert open_to_all == [("warning", text) for text in texts]
+    assert without_logs == open_to_all[:2]
+
+
+def test_doctor_reports_missing_cycles(embedded: Installation) -> None:
+    """If cron does not start cycles, nothing else matters."""
     embedded.dispatch()
     embedded.execute(r"UPDATE mayfly_cycles SET started_at = '2020-01-01 00\:00\:00'")
 
@@ -217,8 +271,8 @@ def test_doctor_tells_that_cron_has_stopped(embedded: Installation) -> None:
     assert "is cron running there?" in ran.stdout
 
 
-def test_doctor_tells_of_missing_tables(database_url: str, embedded: Installation) -> None:
-    """A server's database without tables is a problem with the command that mends it."""
+def test_doctor_reports_missing_tables(database_url: str, embedded: Installation) -> None:
+    """With the command that creates them."""
     ran = mayfly(embedded, "doctor", DATABASE_URL=database_url)
 
     if database_url.startswith("sqlite"):
@@ -228,8 +282,8 @@ def test_doctor_tells_of_missing_tables(database_url: str, embedded: Installatio
         assert "Run `mayfly migrate` once." in ran.stdout
 
 
-def test_dev_runs_a_cycle_at_once_and_ends_with_ctrl_c(embedded: Installation) -> None:
-    """The log is on stdout, the jobs are done, and Ctrl-C ends it with 0 and leaves no process."""
+def test_dev_runs_a_cycle_immediately_and_stops_on_ctrl_c(embedded: Installation) -> None:
+    """The log is on stdout; the exit code is 0, and no process is left."""
     embedded.dispatch()
     embedded.enqueue("noop", count=3)
     dev = embedded.start("mayfly", "dev")
@@ -244,7 +298,49 @@ def test_dev_runs_a_cycle_at_once_and_ends_with_ctrl_c(embedded: Installation) -
     assert embedded.processes() == []
 
 
-def test_dev_says_a_wrong_setting_once(embedded: Installation) -> None:
+def test_dev_can_wait_before_the_first_cycle(embedded: Installation) -> None:
+    """--later: a server that reloads its code often does not start a cycle each time."""
+    embedded.enqueue("noop")
+    started = datetime.now(UTC)
+    dev = embedded.start("mayfly", "dev", "--later", "--every", "2s")
+    wait_until(lambda: embedded.statuses() == {"done": 1}, "a cycle")
+
+    dev.send_signal(signal.SIGTERM)
+    dev.communicate(timeout=60)
+
+    assert dev.returncode == 0
+    assert min(each.started_at for each in embedded.rows(select(cycles))) >= started + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("every", ["0.5s", "soon", "-1s"])
+def test_dev_refuses_a_time_that_is_too_short_or_none(embedded: Installation, every: str) -> None:
+    refused = mayfly(embedded, "dev", "--every", every)
+
+    assert refused.returncode == 64
+    assert "--every" in refused.stderr
+
+
+def test_a_crontab_becomes_schedules_that_run(embedded: Installation) -> None:
+    """From a file with a user field to done jobs; a line without an equivalent is on stderr, with exit code 1."""
+    crontab = embedded.home / "crontab"
+    owner, file = embedded.home.owner(), embedded.home / "printed"
+    crontab.write_text(
+        f'# reports\nWORD=100%\n* * * * * {owner} echo "$WORD" | tr 1 2 > {file}\n@reboot {owner} /bin/true\n'
+    )
+
+    imported = mayfly(embedded, "schedules", "import", str(crontab), "--system")
+    write_schedule(embedded, *imported.stdout.splitlines())
+    mayfly(embedded, "enqueue", "noop")  # creates the tables
+    ran = mayfly(embedded, "schedules", "run-now", "echo")
+    embedded.dispatch()
+
+    assert imported.returncode == 1
+    assert imported.stderr == "Line 4 is not translated: @reboot has no equivalent: schedules follow the clock.\n"
+    assert (ran.returncode, embedded.job(int(ran.stdout)).status) == (0, "done")
+    assert file.read_text() == "200%\n"
+
+
+def test_dev_reports_a_wrong_setting_once(embedded: Installation) -> None:
     """Not every minute."""
     ran = mayfly(embedded, "dev", BATCH_SIZE="0")
 
@@ -252,8 +348,8 @@ def test_dev_says_a_wrong_setting_once(embedded: Installation) -> None:
     assert "BATCH_SIZE=0" in ran.stderr
 
 
-def test_wrong_usage_is_64(embedded: Installation) -> None:
-    """click's own 2 would look like a timeout."""
+def test_wrong_usage_exits_with_64(embedded: Installation) -> None:
+    """The exit code 2 of click would look like a timeout."""
     ran = [mayfly(embedded, "nonsense"), mayfly(embedded, "enqueue"), mayfly(embedded, "config", "--nonsense")]
 
     assert [each.returncode for each in ran] == [64, 64, 64]

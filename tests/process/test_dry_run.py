@@ -13,7 +13,7 @@ from tests.process.installation import Installation
 
 
 def test_a_dry_run_prints_the_plan_and_changes_nothing(installation: Installation) -> None:
-    """Every lane with its figures and what cut them; no row, no file and no log is different afterwards."""
+    """Every lane has its figures and what cut them; no row, file or log is changed."""
     installation.enqueue("noop", count=1)
     installation.enqueue("noop", count=60, lane="mail")
     installation.enqueue("noop", count=7, lane="outside")
@@ -32,8 +32,8 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(installation: Installatio
     assert (contents(installation), sizes(installation)) == before
 
 
-def test_a_dry_run_tells_of_long_lanes(embedded: Installation) -> None:
-    """Whose runners may outlive the dispatcher, and for how long; in JSON each lane says so itself."""
+def test_a_dry_run_shows_long_lanes(embedded: Installation) -> None:
+    """Their runners may outlive the dispatcher, and for how long; in JSON it is a field of each lane."""
     embedded.enqueue("noop", lane="import")
     embedded.enqueue("noop")
 
@@ -44,11 +44,11 @@ def test_a_dry_run_tells_of_long_lanes(embedded: Installation) -> None:
     assert {each["lane"]: each["long"] for each in facts["lanes"]} == {"default": False, "import": True}
 
 
-def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
-    """Beside a running cycle the plan takes off its runners."""
-    embedded.enqueue("latch")
+def test_a_dry_run_counts_running_runners(embedded: Installation) -> None:
+    """The plan of a dry run beside a cycle subtracts its runners."""
+    embedded.enqueue("gated")
     running = embedded.start("dispatcher")
-    embedded.wait_for_latch()
+    embedded.wait_for_gate()
     embedded.enqueue("noop", count=6)
 
     shown = embedded.dispatch("--dry-run", "--json")
@@ -73,13 +73,13 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
             }
         ],
     }
-    embedded.release_latch()
+    embedded.open_gate()
     running.communicate()
 
 
 @pytest.mark.parametrize("is_empty_file", [False, True])
 def test_a_dry_run_creates_no_database(embedded: Installation, is_empty_file: bool) -> None:
-    """Where there is no SQLite file yet, or an empty one, it says so, plans nothing, and leaves it at that."""
+    """Without a SQLite file, or with an empty one, it reports that, plans nothing and creates nothing."""
     database = embedded.home / "mayfly.db"
     if is_empty_file:
         database.touch()
@@ -110,8 +110,8 @@ def test_only_the_named_lanes_are_served(embedded: Installation) -> None:
     assert [row.lane for row in done] == ["first", "third"]
 
 
-def test_a_lane_with_settings_and_no_jobs_is_known(embedded: Installation) -> None:
-    """A lane need not have work to be named."""
+def test_a_configured_lane_without_jobs_is_known(embedded: Installation) -> None:
+    """It can be named without a warning."""
     embedded.enqueue("noop")
 
     cycle = embedded.dispatch("--lane", "mail", LANES__MAIL__MAX_WORKERS="2")
@@ -121,8 +121,8 @@ def test_a_lane_with_settings_and_no_jobs_is_known(embedded: Installation) -> No
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
-def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tuple[str, ...]) -> None:
-    """A misspelled lane is wrong usage, with the nearest name; it would do nothing every minute."""
+def test_an_unknown_lane_is_refused(embedded: Installation, options: tuple[str, ...]) -> None:
+    """A misspelled lane is wrong usage, with a suggestion; otherwise it would do nothing every minute."""
     embedded.enqueue("noop", lane="send_email")
 
     refused = embedded.dispatch("--lane", "send_mail", *options)
@@ -137,7 +137,7 @@ def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tu
 @pytest.mark.parametrize(
     ("module", "options", "complaint"),
     [
-        ("dispatcher", ("--json",), "--json goes with --dry-run."),
+        ("dispatcher", ("--json",), "--json requires --dry-run."),
         ("dispatcher", ("--dryrun",), "No such option"),
         ("runner", ("--lanes", "x"), "No such option"),
     ],
@@ -145,7 +145,7 @@ def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tu
 def test_wrong_usage_is_no_timeout(
     embedded: Installation, module: str, options: tuple[str, ...], complaint: str
 ) -> None:
-    """click's own exit code 2 would look like a timeout: it is 64, and nothing has been done."""
+    """The exit code 2 of click would look like a timeout: it is 64, and nothing is done."""
     refused = embedded.run(module, *options)
 
     assert (refused.returncode, refused.stdout) == (64, "")
@@ -154,15 +154,15 @@ def test_wrong_usage_is_no_timeout(
 
 
 def contents(installation: Installation) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table."""
+    """All rows of all tables."""
     tables = metadata.sorted_tables
     found = {table.name: [tuple(row) for row in installation.rows(select(table))] for table in tables}
-    installation.database.close()  # and with it the files that SQLite keeps beside an open database
+    installation.database.close()  # which removes the files that SQLite keeps beside an open database
     return found
 
 
 def sizes(installation: Installation) -> dict[Path, int]:
-    """Every file of the installation, and beside its database."""
+    """Of every file of the installation and beside its database."""
     database = embedded_file(installation.url)
     places = [installation.home, database.parent if database else installation.home]
     return {path: path.stat().st_size for place in places for path in place.rglob("*")}

@@ -2,13 +2,13 @@
 
 from sqlalchemy import select
 
-from mayfly.process.timing import Timing
+from mayfly.process import Timing
 from mayfly.schema.metadata import runners
 from tests.process.installation import Installation
 
 HANDLERS = {"HANDLERS": "tests.process.alarms,tests.process.sample_handlers.misbehaving"}
 SHORT_WINDOW = {"WORKER_TIMEOUT": "2", "MAX_WORKERS": "1"}
-ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan
+ONE_PLAN = Timing(min_window_seconds=60)  # the rest of a window is not used for another plan
 
 
 def test_a_backlog_is_not_a_timeout(embedded: Installation) -> None:
@@ -25,10 +25,10 @@ def test_a_backlog_is_not_a_timeout(embedded: Installation) -> None:
     assert [(row.ending, row.exit_code) for row in embedded.rows(select(runners))] == [("ok", 0)]
 
 
-def test_a_job_that_had_run_for_a_second_is_a_timeout(embedded: Installation) -> None:
+def test_an_interrupted_job_is_a_timeout_after_a_second(embedded: Installation) -> None:
     """It is interrupted at the end of the window, and the exit code is 2."""
     embedded.timing = ONE_PLAN._replace(hard_exit_seconds=20)
-    job_id = embedded.enqueue("oversleep")[0]
+    job_id = embedded.enqueue("sleep_an_hour")[0]
 
     cycle = embedded.dispatch(**HANDLERS, **SHORT_WINDOW)
 
@@ -37,8 +37,20 @@ def test_a_job_that_had_run_for_a_second_is_a_timeout(embedded: Installation) ->
     assert embedded.job(job_id).last_error.startswith("timed out after 2.")
 
 
-def test_an_alarm_that_nothing_handles_fails_the_job(embedded: Installation) -> None:
-    """It uses an attempt, and the error says what to do; the runner goes on with the next job."""
+def test_an_immediately_interrupted_job_is_no_timeout(embedded: Installation) -> None:
+    """It had started too late: it is released, and the exit code is 0."""
+    embedded.timing = ONE_PLAN._replace(finish_seconds=0.0)
+    embedded.enqueue("sleep", '{"seconds": 0.5}', count=20)
+
+    cycle = embedded.dispatch(HANDLERS="tests.basic_handlers", **SHORT_WINDOW)
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert [row.attempts for row in embedded.rows("SELECT attempts FROM mayfly_jobs WHERE interruptions > 0")] == [0]
+    assert [(row.ending, row.exit_code) for row in embedded.rows(select(runners))] == [("ok", 0)]
+
+
+def test_an_unhandled_alarm_fails_the_job(embedded: Installation) -> None:
+    """It uses an attempt, and the error explains what to do; the runner continues with the next job."""
     [failing] = embedded.enqueue("alarm_without_handler", max_attempts=1)
     [next_job] = embedded.enqueue("short_sleep")
 
@@ -53,7 +65,7 @@ def test_an_alarm_that_nothing_handles_fails_the_job(embedded: Installation) -> 
 
 
 def test_a_handler_may_use_sigalrm(embedded: Installation) -> None:
-    """The guard does not use it: the handler's own function is called, and only that."""
+    """The guard does not use it: only the handler's function is called."""
     [job_id] = embedded.enqueue("alarm_with_handler")
 
     cycle = embedded.dispatch(**HANDLERS)
@@ -63,15 +75,15 @@ def test_a_handler_may_use_sigalrm(embedded: Installation) -> None:
 
 
 def test_signal_handlers_and_alarms_end_with_their_job(embedded: Installation) -> None:
-    """The next job in the same runner meets neither, and the guard still interrupts the one after it."""
+    """The next job in the runner sees neither, and the guard still interrupts the one after it."""
     embedded.timing = ONE_PLAN._replace(hard_exit_seconds=20)
     embedded.enqueue("alarm_left_behind")
     [next_job] = embedded.enqueue("sleep_past_an_alarm")
-    [last_job] = embedded.enqueue("oversleep")
+    [last_job] = embedded.enqueue("sleep_an_hour")
 
     cycle = embedded.dispatch(**HANDLERS, **SHORT_WINDOW | {"WORKER_TIMEOUT": "3"})
 
     assert cycle.returncode == 2
     assert embedded.job(next_job).result == '"restored"'
-    assert f"interrupted job {last_job} (oversleep)" in embedded.log
+    assert f"interrupted job {last_job} (sleep_an_hour)" in embedded.log
     assert len(embedded.rows(select(runners))) == 1

@@ -1,4 +1,4 @@
-"""The idle minute, in real processes: what it imports, what it logs and records, and when a minute is not idle."""
+"""Idle cycles in real processes: what they import, log and record, and when a cycle is not idle."""
 
 import json
 import os
@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from dispatcher.lock import take_lock
-from mayfly.bootstrap import create_embedded
-from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
+from dispatcher.context import take_lock
+from mayfly.db.dialects import mysql, postgres, sqlite
 from mayfly.process.state_dir import lock_path, open_state_dir, page_path
+from mayfly.schema import create_embedded
 from mayfly.schema.metadata import cycles, locks
 from mayfly.settings import load
 from tests.process.installation import Installation
-from tests.process.schedules import make_due, settle, write_schedule
+from tests.process.schedules import make_due, wait_until_trusted, write_schedule
 
-MINUTE = ("-m", "dispatcher")
+MINUTE = ("-m", "mayfly", "dispatch")  # as cron starts it
 IMPORT = re.compile(r"^import time: .*\| +(\S+)\n", re.MULTILINE)
 
 
 class Run:
-    """A process, and the modules that it has imported."""
+    """A process and the modules it imported."""
 
     def __init__(self, installation: Installation, *arguments: str, **settings: str) -> None:
         done = subprocess.run(
@@ -50,33 +50,31 @@ class Run:
         return "dispatcher.supervise" not in self.modules
 
 
-def leave_snapshot(installation: Installation, **settings: str) -> None:
-    """Of the settings, as the first process with this environment does; the later ones are of interest here."""
+def write_snapshot(installation: Installation, **settings: str) -> None:
+    """Of the settings, as the first process with this environment does; the tests are about later ones."""
     script = "from mayfly.settings import load_settings; load_settings()"
     assert Run(installation, "-c", script, **settings).returncode == 0
 
 
 def masked(text: str) -> str:
-    """Without what differs from one run to the next: times and numbers."""
+    """Without times and numbers, which differ from run to run."""
     return re.sub(r"\d+", "#", text)
 
 
 def leave_stale_page(installation: Installation) -> None:
-    """A reason for a full cycle that has nothing to do."""
+    """A reason for a full cycle without work."""
     page_path(open_state_dir(load(installation.environment()).settings), "worker-1").write_bytes(b"")
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
 
-# -X importtime does not list the one module that is imported by name: the dialect of this database.
+# -X importtime does not list modules that are imported by name: the dialect of this database, dispatcher.__main__.
 OURS = {
-    "dispatcher",
-    *(f"dispatcher.{module}" for module in ("context", "cycle", "idle", "lock", "summary")),
+    *(f"dispatcher.{module}" for module in ("context", "cycle", "idle", "summary")),
     *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".format", ".log", ".log_messages")),
-    *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".errors", ".pool", ".url")),
-    *(f"mayfly.db.dialects{module}" for module in ("", ".base")),
+    *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".dialects")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".plan_lock")),
-    *(f"mayfly.process{module}" for module in ("", ".exits", ".identity", ".state_dir")),
+    *(f"mayfly.process{module}" for module in ("", ".exits", ".identity", ".programs", ".state_dir")),
     *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".next_due")),
     *(f"mayfly.schema{module}" for module in ("", ".tables")),
@@ -89,22 +87,22 @@ HEAVY = {"alembic", "asyncio", "click", "dataclasses", "hashlib", "psutil", "pyd
 
 
 def bare_script(engine_name: str, url: str) -> str:
-    """Import the driver and connect: what cannot be done for less."""
+    """Import the driver and connect: the minimum."""
     connect = {
-        "sqlite": lambda: f"import sqlite3; sqlite3.connect(**{sqlite_arguments(url)})",
-        "postgres": lambda: f"import psycopg; psycopg.connect(**{postgres_arguments(url)})",
+        "sqlite": lambda: f"import sqlite3; sqlite3.connect(**{sqlite.arguments(url)})",
+        "postgres": lambda: f"import psycopg; psycopg.connect(**{postgres.arguments(url)})",
     }
-    return connect.get(engine_name, lambda: f"import pymysql; pymysql.connect(**{mysql_arguments(url)})")()
+    return connect.get(engine_name, lambda: f"import pymysql; pymysql.connect(**{mysql.arguments(url)})")()
 
 
 @pytest.mark.every_database
-def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installation, engine_name: str) -> None:
-    """Beyond what the interpreter and the driver need: our own light modules, and little of the standard library.
+def test_an_idle_cycle_imports_only_the_modules_listed_here(installation: Installation, engine_name: str) -> None:
+    """Beyond interpreter and driver: our own light modules, and little of the standard library.
 
-    Think twice before a name is added: every host pays for it every minute.
+    Think twice before you add a name: every host pays for it every minute.
     """
-    installation.dispatch()  # the first one of a new SQLite file has something to do
-    leave_snapshot(installation)
+    installation.dispatch()  # the first one of a new SQLite file has work
+    write_snapshot(installation)
     bare = Run(installation, "-c", bare_script(engine_name, installation.url)).modules
     standard = Run(installation, "-c", f"import runpy, {', '.join(sorted(STANDARD))}").modules
 
@@ -115,7 +113,7 @@ def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installati
     assert (idle.modules - bare) & HEAVY == set()
 
 
-HEAVY_PACKAGES = {"sqlalchemy", "pydantic", "pydantic_settings", "dotenv", "alembic"}
+HEAVY_PACKAGES = {"sqlalchemy", "pydantic", "dotenv", "alembic"}
 OTHERS = {
     "sqlite": {"pymysql", "psycopg"},
     "mariadb": {"psycopg", "sqlite3"},
@@ -125,9 +123,9 @@ OTHERS = {
 
 
 @pytest.mark.every_database
-def test_a_cycle_with_work_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
-    """SQLAlchemy and pydantic above all; and without the other databases: each of these costs 20 ms and more."""
-    leave_snapshot(installation)
+def test_a_cycle_with_work_has_no_heavy_imports(installation: Installation, engine_name: str) -> None:
+    """No SQLAlchemy, no pydantic and no other database: each of them costs 20 ms and more."""
+    write_snapshot(installation)
     installation.enqueue("noop")
 
     worked = Run(installation, *MINUTE)
@@ -137,10 +135,10 @@ def test_a_cycle_with_work_does_without_heavy_imports(installation: Installation
     assert (HEAVY_PACKAGES | OTHERS[engine_name]) & worked.modules == set()
 
 
-def test_a_runner_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
-    """From its claim to its last settlement, where no handler asks for more."""
+def test_a_runner_has_no_heavy_imports(installation: Installation, engine_name: str) -> None:
+    """From its claim to its last settled job, unless a handler needs them."""
     installation.dispatch()
-    leave_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
+    write_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
     (job_id,) = installation.enqueue("noop")
 
     ran = Run(installation, "-m", "runner", HANDLERS="tests.process.sample_handlers.minimal")
@@ -149,10 +147,10 @@ def test_a_runner_does_without_heavy_imports(installation: Installation, engine_
     assert (HEAVY_PACKAGES | OTHERS[engine_name]) & ran.modules == set()
 
 
-def test_to_enqueue_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
-    """One by one and many at once, with and without a delay: an application has heavy imports enough."""
+def test_enqueueing_has_no_heavy_imports(installation: Installation, engine_name: str) -> None:
+    """One job or many, with and without a delay."""
     installation.dispatch()
-    leave_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
+    write_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
     script = (
         "import mayfly; mayfly.enqueue('noop', delay=5, unique_key='x'); mayfly.enqueue_many([{'type': 'noop'}] * 2)"
     )
@@ -164,43 +162,40 @@ def test_to_enqueue_does_without_heavy_imports(installation: Installation, engin
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"), [((), 0, ""), (("--dry",), 64, "No such option"), (("--lane", "default"), 0, "")]
+    ("arguments", "code", "error"), [((), 0, ""), (("--dry",), 64, "No such option"), (("--lane", "default"), 0, "")]
 )
-def test_a_cycle_with_work_ends_as_soon_as_it_is_over(
-    embedded: Installation, arguments: tuple[str, ...], code: int, told: str
+def test_a_cycle_with_work_exits_immediately(
+    embedded: Installation, arguments: tuple[str, ...], code: int, error: str
 ) -> None:
-    """The interpreter is not taken down, whatever the exit code; what was to be said has been said."""
+    """The interpreter is not finalised, with any exit code; all output is written."""
     embedded.enqueue("noop")
 
     run = Run(embedded, "-c", f"import atexit\natexit.register(print, 'taken down')\n{RUN_MINUTE}", *arguments)
 
     assert (run.returncode, run.stdout) == (code, "")
-    assert told in run.stderr
+    assert error in run.stderr
 
 
-def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> None:
-    """Also in an interpreter of its own, where nothing is inherited."""
+def test_a_runner_imports_pydantic_only_for_its_handlers(embedded: Installation) -> None:
+    """Also in a new interpreter, which inherits nothing."""
     embedded.dispatch()
     runs = []
     for each in ("string", "tests.basic_handlers"):
-        leave_snapshot(embedded, HANDLERS=each)
+        write_snapshot(embedded, HANDLERS=each)
         runs.append(Run(embedded, "-m", "runner", HANDLERS=each))
 
     plain, with_models = runs
 
     assert (plain.returncode, with_models.returncode) == (0, 0)
     assert ("pydantic" in plain.modules, "pydantic" in with_models.modules) == (False, True)
-    assert "pydantic_settings" not in with_models.modules
 
 
 # --- what it leaves behind --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_an_idle_cycle_leaves_what_a_full_cycle_without_work_leaves(
-    installation: Installation, log_format: str
-) -> None:
-    """The same lines in the log, the same row, and a free lock whose number has grown."""
+def test_an_idle_cycle_leaves_the_same_traces_as_a_full_one(installation: Installation, log_format: str) -> None:
+    """The same log lines, the same row, and a free lock with a higher number."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
     runs: list[Run] = []
     logs: list[str] = []
@@ -223,7 +218,7 @@ def test_an_idle_cycle_leaves_what_a_full_cycle_without_work_leaves(
 
 
 def test_the_log_of_an_idle_cycle(embedded: Installation) -> None:
-    """Line by line: operators grep for these."""
+    """Line by line: operators grep for them."""
     embedded.dispatch()
     (embedded.home / "logs" / "dispatcher.log").unlink()
 
@@ -250,7 +245,7 @@ def without_times(row: Any) -> dict[str, Any]:
 
 
 def test_idle_cycles_follow_each_other(installation: Installation) -> None:
-    """Each with a number above the last, in the same log."""
+    """Each number is above the previous one, in the same log."""
     installation.dispatch()
 
     assert [Run(installation, *MINUTE).was_idle for _ in range(3)] == [True] * 3
@@ -260,16 +255,16 @@ def test_idle_cycles_follow_each_other(installation: Installation) -> None:
     assert installation.log.count("Dispatch Summary:") == len(numbers) == 4
 
 
-def test_schedules_that_are_not_due_leave_a_cycle_idle(installation: Installation) -> None:
-    """After one full cycle has read them; an edit, or the due time of one, needs a full cycle again."""
+def test_schedules_that_are_not_due_keep_a_cycle_idle(installation: Installation) -> None:
+    """After a full cycle has read them; an edit, or a due time, needs a full cycle again."""
     file = write_schedule(installation, "0 0 1 1 * noop", "# 0 0 1 1 * sleep")
-    settle(file)
+    wait_until_trusted(file)
     installation.dispatch()
 
     idle = [Run(installation, *MINUTE) for _ in range(2)]
     file.write_text("0 0 1 1 * noop\n  0 0 1 1 * sleep\n")
     edited = Run(installation, *MINUTE)
-    settle(file)
+    wait_until_trusted(file)
     installation.dispatch()
     idle.append(Run(installation, *MINUTE))
     make_due(installation)
@@ -293,7 +288,7 @@ def test_an_installation_without_schedules_does_not_import_their_parser(embedded
 
 
 def test_a_log_that_cannot_be_written_is_reported_on_stderr(embedded: Installation) -> None:
-    """Once; the cycle is recorded all the same."""
+    """Once; the cycle is recorded."""
     embedded.dispatch()
     (embedded.home / "file").touch()
 
@@ -304,62 +299,62 @@ def test_a_log_that_cannot_be_written_is_reported_on_stderr(embedded: Installati
     assert len(embedded.rows(select(cycles))) == 2
 
 
-# --- what is asked ----------------------------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------------------
 
 RECORD = """
 import json, sys
 from datetime import datetime
 from mayfly.db.connection import Connection
 
-def stand_in(value):
+def placeholder(value):
     assert isinstance(value, datetime), value
     return "<time>"
 
 execute, execute_many = Connection.execute, Connection.execute_many
 
-def told(connection, statement, values={}, *ids):
-    print(json.dumps([statement, dict(values)], default=stand_in), file=sys.stderr)
+def print_statement(connection, statement, values={}, *ids):
+    print(json.dumps([statement, dict(values)], default=placeholder), file=sys.stderr)
     return execute(connection, statement, values, *ids)
 
-def told_of_many(connection, statement, rows):
+def print_statements(connection, statement, rows):
     for row in rows:
-        print(json.dumps([statement, dict(row)], default=stand_in), file=sys.stderr)
+        print(json.dumps([statement, dict(row)], default=placeholder), file=sys.stderr)
     return execute_many(connection, statement, rows)
 
-Connection.execute, Connection.execute_many = told, told_of_many
+Connection.execute, Connection.execute_many = print_statement, print_statements
 """
 RUN_MINUTE = "import runpy; runpy.run_module('dispatcher', run_name='__main__', alter_sys=True)"
 
-# What a full cycle without work queries and writes, and why the idle check need not.
-LEFT_OUT = {
-    r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND lease_until <= <time>": "it asks for any in progress",
-    r"SELECT worker_id, cycle_id, .* FROM mayfly_runners WHERE finished_at IS NULL": "it asks for any live runner",
+# The queries and writes of a full cycle without work, and why the idle check does not need them.
+NOT_NEEDED = {
+    r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND lease_until <= <time>": "it queries running jobs",
+    r"SELECT worker_id, cycle_id, .* FROM mayfly_runners WHERE finished_at IS NULL": "it queries live runners",
     r"SELECT lane, COUNT\(\*\) FROM mayfly_runners .*": "there are no live runners",
     r"SELECT COUNT\(\*\) FROM mayfly_runners .*": "there are no live runners",
     r"SELECT .* FROM mayfly_pauses": "a pause can only reduce the work",
     r"SELECT .* FROM mayfly_schedules": "a full cycle has noted when the next one is due",
-    r"SELECT .* FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
+    r"SELECT .* FROM mayfly_totals WHERE cycle_id = <number>.*": "a new cycle has none",
     r"DELETE FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
     r"SELECT DISTINCT cycle_id FROM mayfly_totals .*": "the next full cycle adds them up",
-    r"SELECT number FROM mayfly_locks WHERE name = 'counted'.*": "pruning counts first, and so soon enough",
-    r"SELECT worker_id FROM mayfly_runners .*cycle_id = <number>": "a new cycle has none",
+    r"SELECT number FROM mayfly_locks WHERE name = 'counted'.*": "pruning counts before it deletes",
+    r"SELECT worker_id FROM mayfly_runners .*cycle_id = <number>.*": "a new cycle has none",
     r"SELECT COUNT\(\*\) FROM mayfly_batches WHERE completed_at >= .*": "there are no finished batches",
 }
 
 
 @pytest.mark.every_database
-def test_the_idle_check_asks_all_that_a_full_cycle_asks(installation: Installation) -> None:
-    """A new query in the cycle fails here, until the idle check has it too or is known not to need it."""
+def test_the_idle_check_makes_all_queries_of_a_full_cycle(installation: Installation) -> None:
+    """A new query of the cycle fails this test until the idle check has it too, or is known not to need it."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
-    settle(write_schedule(installation, "0 0 1 1 * noop"))
-    installation.dispatch()  # so that the lock has a number as later ones have it, and the schedule is known
+    wait_until_trusted(write_schedule(installation, "0 0 1 1 * noop"))
+    installation.dispatch()  # gives the lock a number, and reads the schedule
     script = f"{RECORD}{RUN_MINUTE}"
     idle = statements(Run(installation, "-c", script, KEEP_DEAD_DAYS="30"))
     leave_stale_page(installation)
     full = statements(Run(installation, "-c", script, KEEP_DEAD_DAYS="30"))
 
     assert len(idle) > 10
-    missing = [each for each in full - idle if not any(re.fullmatch(known, each) for known in LEFT_OUT)]
+    missing = [each for each in full - idle if not any(re.fullmatch(known, each) for known in NOT_NEEDED)]
     assert missing == []
 
 
@@ -372,7 +367,7 @@ def statements(run: Run) -> set[str]:
 
 
 def parts(statement: str) -> list[str]:
-    """Due jobs are counted by one way, and by the other only looked for: the rows that are meant are the same."""
+    """One path counts due jobs, the other only checks whether there are any: the condition is the same."""
     each = [
         re.sub(r"SELECT .*? FROM \((.*)\) AS (?:due|counted)_\d\w*", r"\1", part)
         for part in statement.split(" UNION ALL ")
@@ -395,11 +390,11 @@ def literal(value: Any) -> str:
     return "<time>" if value == "<time>" else f"'{value}'"
 
 
-# --- minutes that are not idle, and failures ---------------------------------------------------------------
+# --- cycles that are not idle, and failures ---------------------------------------------------------------
 
 
 def nothing(_installation: Installation) -> None:
-    """As it is."""
+    """No change."""
 
 
 def remove_database(installation: Installation) -> None:
@@ -489,14 +484,14 @@ FAILURES: dict[str, tuple[Arrange, tuple[str, ...], dict[str, str], int, str]] =
         64,
         "DATABASE_URL",
     ),
-    "a state directory that others can write": (open_state, (), {}, 1, "can be written by others"),
+    "a state directory that others can write": (open_state, (), {}, 1, "is writable for other users"),
     "a server that is not there": (nothing, (), {"DATABASE_URL": "mysql://mayfly@127.0.0.1:1/mayfly"}, 1, "reached"),
 }
 
 
 @pytest.mark.parametrize("work", WORK)
-def test_work_is_noticed(tmp_path: Path, work: str) -> None:
-    """A full cycle runs, with the lock, the log and the row of the same one cycle."""
+def test_work_needs_a_full_cycle(tmp_path: Path, work: str) -> None:
+    """It runs with the lock, the log and the row of the same cycle."""
     arrange, settings, logged = WORK[work]
     installation = arranged(tmp_path, arrange)
     before = len(installation.rows(select(cycles)))
@@ -511,7 +506,7 @@ def test_work_is_noticed(tmp_path: Path, work: str) -> None:
 
 
 @pytest.mark.parametrize("case", IDLE)
-def test_without_work_a_minute_is_idle(tmp_path: Path, case: str) -> None:
+def test_a_cycle_without_work_is_idle(tmp_path: Path, case: str) -> None:
     """However it was started."""
     arrange, arguments, settings, logged = IDLE[case]
     installation = arranged(tmp_path, arrange)
@@ -560,8 +555,8 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mayfly.db"]
 
 
-def test_an_idle_cycle_logs_to_stdout_where_that_is_asked_for(tmp_path: Path) -> None:
-    """LOG_TO changes where the lines go, and nothing else."""
+def test_an_idle_cycle_logs_to_stdout_if_configured(tmp_path: Path) -> None:
+    """LOG_TO changes only the destination."""
     installation = arranged(tmp_path, nothing)
 
     run = Run(installation, *MINUTE, LOG_TO="stdout")
@@ -571,8 +566,8 @@ def test_an_idle_cycle_logs_to_stdout_where_that_is_asked_for(tmp_path: Path) ->
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_file_that_lost_its_journal_mode_has_it_again(tmp_path: Path) -> None:
-    """A copy may have; readers would wait for writers."""
+def test_wal_mode_is_restored(tmp_path: Path) -> None:
+    """A copied file may have lost it; readers would then wait for writers."""
     installation = arranged(tmp_path, nothing)
     file = tmp_path / "mayfly.db"
     with closing(sqlite3.connect(file)) as connection:

@@ -1,4 +1,4 @@
-"""A job that the end of a window has interrupted is the first job of a fresh runner, and finishes there."""
+"""A job interrupted at the end of a window is the first job of a fresh runner, and finishes there."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ MOST_OF_A_WINDOW = '{"seconds": 2.4}'  # 60 %: of two in one window, the second 
 
 @pytest.mark.parametrize("type_name", ["nap", "nap_thread", "nap_async"])
 def test_an_interrupted_job_is_run_first_by_a_fresh_runner(embedded: Installation, type_name: str) -> None:
-    """It finishes there, and no attempt is used. Jobs of higher priority that came later wait behind it."""
+    """It finishes there, uses no attempt, and its release is recorded. Later jobs of higher priority wait for it."""
     [_first, second] = embedded.enqueue(type_name, MOST_OF_A_WINDOW, count=2)
     embedded.dispatch(**WINDOW)
     interrupted = embedded.job(second)
@@ -30,21 +30,23 @@ def test_an_interrupted_job_is_run_first_by_a_fresh_runner(embedded: Installatio
     job = embedded.job(second)
     assert (job.status, job.attempts, job.claims) == ("done", 1, 2)
     assert job.started_at < embedded.job(late[0]).started_at
+    [release] = embedded.rows(f"SELECT outcome, duration_ms FROM mayfly_attempts WHERE job_id = {second}")
+    assert (release.outcome, release.duration_ms > 1000) == ("released", True)
 
 
-def test_each_fresh_runner_starts_with_one_of_them(embedded: Installation) -> None:
-    """Two were interrupted: two runners start with one each, before what came later."""
+def test_each_fresh_runner_starts_with_one_interrupted_job(embedded: Installation) -> None:
+    """Two were interrupted: two runners start with one each, before later jobs."""
     waiting = embedded.enqueue("nap", MOST_OF_A_WINDOW, count=2, interruptions=1)
-    embedded.enqueue("errand", MOST_OF_A_WINDOW, count=2, priority=0)
+    embedded.enqueue("short_task", MOST_OF_A_WINDOW, count=2, priority=0)
 
     embedded.dispatch(**{**WINDOW, "MAX_WORKERS": "2", "BATCH_SIZE": "1"})
 
     assert [embedded.job(each).status for each in waiting] == ["done", "done"]
 
 
-def test_a_runner_started_by_hand_starts_with_it_too(embedded: Installation) -> None:
+def test_a_runner_started_by_hand_starts_with_it(embedded: Installation) -> None:
     """`python -m runner` is a fresh runner with a full window."""
-    embedded.enqueue("errand", MOST_OF_A_WINDOW, count=2, priority=0)
+    embedded.enqueue("short_task", MOST_OF_A_WINDOW, count=2, priority=0)
     waiting = embedded.enqueue("nap", MOST_OF_A_WINDOW, interruptions=1)[0]
 
     embedded.run("runner", **WINDOW)
@@ -52,10 +54,10 @@ def test_a_runner_started_by_hand_starts_with_it_too(embedded: Installation) -> 
     assert embedded.job(waiting).status == "done"
 
 
-def test_a_job_that_always_times_out_comes_to_its_end(embedded: Installation) -> None:
-    """After three interruptions each one uses an attempt, and the last attempt is the last."""
-    spent = {"max_attempts": 2, "interruptions": 3}
-    job_id = embedded.enqueue("nap", '{"seconds": 60}', **spent)[0]
+def test_a_job_that_always_times_out_is_dead(embedded: Installation) -> None:
+    """After three interruptions each one uses an attempt."""
+    options = {"max_attempts": 2, "interruptions": 3}
+    job_id = embedded.enqueue("nap", '{"seconds": 60}', **options)[0]
     narrow = {**WINDOW, "WORKER_TIMEOUT": "2", "BACKOFF_BASE": "0.000001"}
 
     wait_until(lambda: embedded.dispatch(**narrow) and embedded.job(job_id).status == "dead", "it has ended")
@@ -65,10 +67,10 @@ def test_a_job_that_always_times_out_comes_to_its_end(embedded: Installation) ->
     assert "timed out after" in job.last_error
 
 
-def test_people_see_why_it_waits(embedded: Installation) -> None:
-    """`mayfly why` says that it was interrupted and who will run it."""
+def test_the_reason_for_waiting_is_shown(embedded: Installation) -> None:
+    """`mayfly why` shows that it was interrupted and which runner will take it."""
     job_id = embedded.enqueue("nap", MOST_OF_A_WINDOW, interruptions=1)[0]
 
     why = embedded.run("mayfly", "why", str(job_id), **WINDOW)
 
-    assert "It was interrupted once by the end of a window; a fresh runner starts with it." in why.stdout
+    assert "It was interrupted once by the end of a window; a new runner will start with it." in why.stdout

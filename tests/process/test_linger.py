@@ -1,5 +1,6 @@
-"""A dispatcher that lingers: work that comes is started within seconds, and the next minute takes over seamlessly."""
+"""A lingering dispatcher: new jobs start within seconds, and the next cycle takes over without a gap."""
 
+import json
 import os
 import signal
 from collections import Counter
@@ -8,11 +9,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from mayfly.process.timing import Timing
+from mayfly.process import Timing
 from mayfly.schema.metadata import cycles, jobs, runners
 from tests.process.installation import Installation, StartedProcess, handler_modules, wait_until
 
-SOON = timedelta(seconds=30)  # a minute would be cron's; the machine may be busy
+SOON = timedelta(seconds=30)  # cron alone would need a minute; the machine may be busy
 LINGERING = {"LINGER": "40", "POLL_INTERVAL": "0.1"}
 
 
@@ -33,8 +34,8 @@ def wait_for_done(installation: Installation, count: int) -> None:
     wait_until(lambda: installation.statuses().get("done", 0) >= count, f"{count} jobs are done")
 
 
-def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> None:
-    """Also in a lane that nobody knew, and after the runner of the last job has gone."""
+def test_jobs_enqueued_while_lingering_start_soon(installation: Installation) -> None:
+    """Also in a new lane, and after the previous runner has exited."""
     dispatcher = start_lingering(installation)
 
     for number, lane in enumerate(("default", "default", "brand_new"), start=1):
@@ -48,8 +49,8 @@ def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> 
     assert "Polls while lingering: " in installation.log
 
 
-def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:
-    """Jobs that follow each other closely need one runner, not one each."""
+def test_a_runner_waits_for_more_jobs_of_its_lane(embedded: Installation) -> None:
+    """Jobs in quick succession need one runner, not one each."""
     embedded.timing = Timing(idle_runner_seconds=30)
     dispatcher = start_lingering(embedded)
 
@@ -61,24 +62,24 @@ def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:
     assert len(embedded.rows(select(runners))) == 1
 
 
-def test_a_job_does_not_wait_behind_one_that_takes_long(embedded: Installation) -> None:
-    """A busy runner is not expected to take what has come: another one is started."""
+def test_a_job_does_not_wait_for_a_long_job(embedded: Installation) -> None:
+    """A busy runner is not expected to take the new job: another one is started."""
     dispatcher = start_lingering(embedded)
-    embedded.enqueue("latch")
-    embedded.wait_for_latch()
+    embedded.enqueue("gated")
+    embedded.wait_for_gate()
 
     embedded.enqueue("noop")
     wait_for_done(embedded, 1)
 
     assert embedded.statuses() == {"processing": 1, "done": 1}
-    embedded.release_latch()
+    embedded.open_gate()
     wait_for_done(embedded, 2)
     stop(dispatcher)
 
 
-def test_a_job_that_killed_its_runner_is_not_left_to_one_that_may_not_take_it(embedded: Installation) -> None:
-    """A runner that waits in the lane has run others: it leaves, and so does not stand for the fresh one it needs."""
-    embedded.timing = Timing(idle_runner_seconds=60)  # it would wait until the dispatcher ends
+def test_a_crashed_job_gets_a_fresh_runner(embedded: Installation) -> None:
+    """An idle runner that has run other jobs must not take it: it exits, and so does not count as available."""
+    embedded.timing = Timing(idle_runner_seconds=60)  # otherwise it would wait until the dispatcher ends
     dispatcher = start_lingering(embedded, BACKOFF_BASE="60")
     [job_id] = embedded.enqueue("die_once")
     wait_until(lambda: embedded.job(job_id).crashes == 1, "its runner has died")
@@ -93,8 +94,8 @@ def test_a_job_that_killed_its_runner_is_not_left_to_one_that_may_not_take_it(em
     assert len(embedded.rows(select(runners))) == 3
 
 
-def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installation) -> None:
-    """A runner goes on after the handover until there is relief, which is held up here by an import."""
+def test_no_job_waits_for_the_first_runner_after_a_handover(embedded: Installation) -> None:
+    """The old runner continues until a new one is ready, which a slow import delays here."""
     embedded.timing = Timing(idle_runner_seconds=60, handover_seconds=60)
     first = start_lingering(embedded)
     embedded.enqueue("noop")
@@ -103,7 +104,7 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
     second = start_lingering(embedded, HANDLERS=handler_modules("slow_import"))
     embedded.enqueue("noop", count=3)
     wait_for_done(embedded, 4)
-    embedded.release_latch()
+    embedded.open_gate()
 
     stop(first)
     stop(second)
@@ -113,21 +114,21 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
 
 @pytest.mark.every_database
 def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
-    """The lock passes at once; what runs is finished under the first, what comes is run under the second."""
+    """The lock passes immediately; running jobs finish under the first, new jobs run under the second."""
     first = start_lingering(installation)
-    installation.enqueue("latch")
-    installation.wait_for_latch()
+    installation.enqueue("gated")
+    installation.wait_for_gate()
 
     second = start_lingering(installation)
-    installation.enqueue("ledger", count=7)
+    installation.enqueue("record_run", count=7)
     wait_for_done(installation, 7)
 
     assert first.poll() is None
-    installation.release_latch()
+    installation.open_gate()
     assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     wait_for_done(installation, 8)
     stop(second)
-    ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
+    ran = Counter(line.split()[0] for line in (installation.home / "recorded_runs").read_text().splitlines())
     assert len(ran) == 7
     assert set(ran.values()) == {1}
     assert {each.ending for each in installation.rows(select(runners))} == {"ok"}
@@ -138,10 +139,10 @@ def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
 
 @pytest.mark.every_database
 def test_handovers_under_load_lose_and_repeat_nothing(installation: Installation) -> None:
-    """Four dispatchers in a row, each taking over from the last while jobs run: every job is run once."""
+    """Four dispatchers, each taking over from the previous one while jobs run: every job runs once."""
     dispatchers = [start_lingering(installation)]
     for _ in range(3):
-        installation.enqueue("ledger", count=30)
+        installation.enqueue("record_run", count=30)
         dispatchers.append(start_lingering(installation))
 
     wait_for_done(installation, 90)
@@ -149,18 +150,18 @@ def test_handovers_under_load_lose_and_repeat_nothing(installation: Installation
     for leaving in dispatchers[:-1]:
         assert (leaving.communicate(timeout=60), leaving.returncode) == (("", ""), 0)
     stop(dispatchers[-1])
-    ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
+    ran = Counter(line.split()[0] for line in (installation.home / "recorded_runs").read_text().splitlines())
     assert len(ran) == 90
     assert set(ran.values()) == {1}
     assert {each.ending for each in installation.rows(select(runners))} == {"ok"}
     assert not list((installation.home / "state").rglob("*.leaving"))
 
 
-def test_a_full_lane_stays_within_its_maximum_across_a_handover(embedded: Installation) -> None:
-    """Runners of the dispatcher that is leaving still count."""
+def test_a_lane_stays_within_its_maximum_across_a_handover(embedded: Installation) -> None:
+    """Runners of the old dispatcher still count."""
     first = start_lingering(embedded, MAX_WORKERS="1")
-    embedded.enqueue("latch")
-    embedded.wait_for_latch()
+    embedded.enqueue("gated")
+    embedded.wait_for_gate()
 
     second = start_lingering(embedded, MAX_WORKERS="1")
     embedded.enqueue("noop")
@@ -168,14 +169,14 @@ def test_a_full_lane_stays_within_its_maximum_across_a_handover(embedded: Instal
     wait_for_done(embedded, 1)
 
     assert embedded.statuses() == {"processing": 1, "pending": 1, "done": 1}
-    embedded.release_latch()
+    embedded.open_gate()
     wait_for_done(embedded, 3)
     assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     stop(second)
 
 
 def test_external_lanes_and_lanes_without_linger_are_left_alone(embedded: Installation) -> None:
-    """A look is for the lanes that linger; the others wait for the next minute, or for outside workers."""
+    """Polls are for lingering lanes; the others wait for the next cycle, or for external workers."""
     lanes = {"LANES__OUTSIDE__EXTERNAL": "true", "LANES__SLOW__LINGER": "0"}
     dispatcher = start_lingering(embedded, **lanes)
 
@@ -188,8 +189,8 @@ def test_external_lanes_and_lanes_without_linger_are_left_alone(embedded: Instal
     assert embedded.statuses() == {"pending": 2, "done": 1}
 
 
-def test_a_lane_that_is_paused_meanwhile_is_left_alone(embedded: Installation) -> None:
-    """Its jobs are seen and not planned; those of the lane beside it are."""
+def test_a_lane_paused_while_lingering_is_left_alone(embedded: Installation) -> None:
+    """Its jobs are not planned; those of another lane are."""
     dispatcher = start_lingering(embedded)
     paused = embedded.run("mayfly", "pause", "lane", "held", "--reason", "a test")
 
@@ -204,7 +205,7 @@ def test_a_lane_that_is_paused_meanwhile_is_left_alone(embedded: Installation) -
 
 
 def test_a_lane_lingers_alone(embedded: Installation) -> None:
-    """LANES__MAIL__LINGER without LINGER keeps the dispatcher there for that lane."""
+    """LANES__MAIL__LINGER without LINGER keeps the dispatcher running for that lane."""
     dispatcher = start_lingering(embedded, LINGER="0", LANES__MAIL__LINGER="40")
 
     embedded.enqueue("noop")
@@ -215,8 +216,8 @@ def test_a_lane_lingers_alone(embedded: Installation) -> None:
     assert {each.lane for each in embedded.rows(select(runners))} == {"mail"}
 
 
-def test_it_leaves_by_itself_when_its_time_is_over(embedded: Installation) -> None:
-    """LINGER=2 and nothing to do: about two seconds, exit code 0, and one recorded cycle."""
+def test_a_dispatcher_stops_lingering_in_time(embedded: Installation) -> None:
+    """LINGER=2 without jobs: about two seconds, exit code 0, and one recorded cycle."""
     embedded.enqueue("noop", run_at=embedded.now() + timedelta(hours=1))
 
     cycle = embedded.dispatch(LINGER="2")
@@ -227,55 +228,54 @@ def test_it_leaves_by_itself_when_its_time_is_over(embedded: Installation) -> No
     assert row.finished_at - row.started_at < timedelta(seconds=30)
 
 
-def test_a_dry_run_says_who_lingers(embedded: Installation) -> None:
-    """Below the plan, which it does not change; and it does not linger itself."""
+def test_a_dry_run_shows_the_linger_time(embedded: Installation) -> None:
+    """As a field of its JSON; a dry run does not linger."""
     embedded.enqueue("noop")
 
-    shown = embedded.dispatch("--dry-run", LINGER="55", LANES__SLOW__LINGER="0")
+    shown = embedded.dispatch("--dry-run", "--json", LINGER="55", LANES__SLOW__LINGER="0")
 
-    last = "Then it lingers and polls every 0.25 s: all lanes 55 s, slow 0 s."
-    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, last)
+    assert (shown.returncode, json.loads(shown.stdout)["linger_seconds"]) == (0, 55)
 
 
 def test_interrupt_ends_the_dispatchers_of_this_host(embedded: Installation) -> None:
-    """Who lingers, and who has handed over; with --dry-run nobody; and without any it says so."""
+    """Those that linger and those that have handed over; --dry-run ends none."""
     first = start_lingering(embedded)
-    embedded.enqueue("latch")
-    embedded.wait_for_latch()
+    embedded.enqueue("gated")
+    embedded.wait_for_gate()
     second = start_lingering(embedded)
 
     shown = embedded.run("mayfly", "interrupt", "--dry-run")
     assert first.poll() is second.poll() is None
-    hasty = embedded.run("mayfly", "interrupt", "--timeout", "0.1")
-    embedded.release_latch()
-    patient = embedded.run("mayfly", "interrupt")
+    short_wait = embedded.run("mayfly", "interrupt", "--timeout", "0.1")
+    embedded.open_gate()
+    long_wait = embedded.run("mayfly", "interrupt")
 
     lines = {
         f"Dispatcher {second.pid} lingers.",
         f"Dispatcher {first.pid} has handed over and waits for its last runners.",
     }
     assert (shown.returncode, set(shown.stdout.splitlines())) == (0, lines)
-    assert hasty.returncode == 1
-    assert f"Dispatcher {first.pid} is still alive after 0.1 s" in hasty.stdout
-    assert (patient.returncode, patient.stderr) == (0, "")
+    assert short_wait.returncode == 1
+    assert f"Dispatcher {first.pid} is still running after 0.1 s" in short_wait.stdout
+    assert (long_wait.returncode, long_wait.stderr) == (0, "")
     for dispatcher in (first, second):
         assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
-    assert embedded.run("mayfly", "interrupt").stdout == "No dispatcher of this host runs.\n"
+    assert embedded.run("mayfly", "interrupt").stdout == "No dispatcher is running on this host.\n"
 
 
-def test_interrupt_never_ends_a_stranger(embedded: Installation) -> None:
-    """A note of a process that is gone, whose number somebody else has now, is nobody's."""
+def test_interrupt_never_ends_a_foreign_process(embedded: Installation) -> None:
+    """A stale lock file may name a pid that another process has now."""
     stop(start_lingering(embedded))
     (lock,) = (embedded.home / "state").rglob("dispatcher.lock")
     lock.write_text(f"{os.getpid()} 1 lingers\n")
 
     ended = embedded.run("mayfly", "interrupt")
 
-    assert (ended.returncode, ended.stdout) == (0, "No dispatcher of this host runs.\n")
+    assert (ended.returncode, ended.stdout) == (0, "No dispatcher is running on this host.\n")
 
 
 def test_a_dispatcher_may_linger_beyond_its_timeout(embedded: Installation) -> None:
-    """DISPATCH_TIMEOUT bounds each plan's runners and the statements meanwhile, not the time for which it polls."""
+    """DISPATCH_TIMEOUT bounds the runners of each plan and the statements, not the time of polling."""
     embedded.timing = Timing(min_window_seconds=0)
     settings = {"LINGER": "55", "DISPATCH_TIMEOUT": "4", "WORKER_TIMEOUT": "3"}
     dispatcher = embedded.start("dispatcher", **settings)

@@ -1,4 +1,4 @@
-"""Who is dead and who only looks like it: rescue by liveness, leases for other hosts, runners that come too late."""
+"""Rescue on the same host by liveness, on other hosts by leases, and runners that come too late."""
 
 import signal
 import subprocess
@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import Row, select
 
 from mayfly.schema.metadata import jobs, locks, runners
-from tests.process.installation import Installation, StartedProcess, wait_until
+from tests.process.installation import Installation, StartedProcess, children_of, wait_until
 
-GATED = '{"gate": "go"}'  # runs until `release_latch`
-GATED_AND_BOOKED = '{"gate": "go", "booked": true}'
+GATED = '{"gate": "go"}'  # runs until `open_gate`
+GATED_INSERT = '{"gate": "go", "insert": true}'
 SOON = {"BACKOFF_BASE": "0.05"}
 AT_ONCE = {"BACKOFF_BASE": "0.000001"}
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
@@ -33,21 +33,21 @@ def has_begun(installation: Installation, times: int) -> bool:
     return len(runs(installation)) == times
 
 
-def everything(installation: Installation) -> Sequence[Row[Any]]:
+def all_jobs(installation: Installation) -> Sequence[Row[Any]]:
     return installation.rows("SELECT * FROM mayfly_jobs ORDER BY id")
 
 
-def family(process: StartedProcess) -> list[psutil.Process]:
-    """A dispatcher and its runners; it is stopped first, or it might fork one more meanwhile."""
+def process_group(process: StartedProcess) -> list[psutil.Process]:
+    """A dispatcher and its runners; it is stopped first, or it might fork another one meanwhile."""
     dispatcher = psutil.Process(process.pid)
     dispatcher.suspend()
-    return [dispatcher, *dispatcher.children()]
+    return [dispatcher, *children_of(process.pid)]
 
 
 @contextmanager
 def stopped(process: StartedProcess) -> Iterator[None]:
-    """Within the block nothing of it runs, and it knows nothing of that."""
-    members = family(process)
+    """Nothing of it runs within the block, and it does not notice."""
+    members = process_group(process)
     for each in members:
         each.suspend()
     yield
@@ -56,7 +56,7 @@ def stopped(process: StartedProcess) -> Iterator[None]:
 
 
 def end_leases(installation: Installation) -> datetime:
-    """Make them end with the claim itself, that is, before now; when that was."""
+    """Set their ends to the time of the claim, which is over; returns that time."""
     [claimed] = set(installation.rows(select(jobs.c.locked_at).where(jobs.c.status == "processing")))
     lease_until: datetime = claimed.locked_at
     for table in ("mayfly_jobs", "mayfly_runners"):
@@ -67,7 +67,7 @@ def end_leases(installation: Installation) -> datetime:
 
 
 def finish_elsewhere(installation: Installation) -> None:
-    """Cycles of another host until all is done."""
+    """Cycles of another host until all jobs are done."""
 
     def is_done() -> bool:
         installation.dispatch(HOST_NAME="bert", **SOON)
@@ -81,19 +81,19 @@ def finish_elsewhere(installation: Installation) -> None:
 
 @pytest.mark.every_database
 def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installation) -> None:
-    """Another host has finished its job; when it goes on it changes no row, and the log says `lost lease`."""
-    installation.enqueue("witnessed", GATED)
+    """Another host has finished its job; when it resumes it changes no row, and logs `lost lease`."""
+    installation.enqueue("locked_run", GATED)
     cycle = installation.start("dispatcher", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
-        installation.release_latch()
+        installation.open_gate()
         end_leases(installation)
         finish_elsewhere(installation)
-        settled = everything(installation)
+        settled = all_jobs(installation)
     cycle.communicate(timeout=60)
 
-    assert everything(installation) == settled
+    assert all_jobs(installation) == settled
     assert (settled[0].status, settled[0].attempts, settled[0].crashes, settled[0].claims) == ("done", 1, 0, 2)
     assert len(runs(installation)) == 2
     assert "lost lease" in installation.log
@@ -101,29 +101,29 @@ def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installat
 
 
 @SERVERS
-def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
-    """On SQLite there is no other host: whoever is stopped there in a transaction holds the only file."""
-    installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
-    job_id = installation.enqueue("witnessed", GATED_AND_BOOKED)[0]
+def test_rows_of_a_stopped_runner_are_rolled_back(installation: Installation) -> None:
+    """Not on SQLite, which has no other host: a runner stopped in a transaction locks the only file."""
+    installation.execute("CREATE TABLE test_rows (job_id BIGINT)")
+    job_id = installation.enqueue("locked_run", GATED_INSERT)[0]
     cycle = installation.start("dispatcher", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
-        installation.release_latch()
+        installation.open_gate()
         end_leases(installation)
         finish_elsewhere(installation)
-        settled = everything(installation)
+        settled = all_jobs(installation)
     cycle.communicate(timeout=60)
 
-    assert everything(installation) == settled
-    assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
+    assert all_jobs(installation) == settled
+    assert installation.rows("SELECT job_id FROM test_rows") == [(job_id,)]
     assert "lost lease" in installation.log
 
 
 @pytest.mark.every_database
-def test_a_runner_that_slept_through_its_lease_says_so(installation: Installation) -> None:
-    """A machine was suspended, and its clocks with it: it does not settle the job that another host now works on."""
-    job_id = installation.enqueue("witnessed", GATED)[0]
+def test_a_runner_suspended_past_its_lease_reports_it(installation: Installation) -> None:
+    """As on a suspended machine, clocks included: it does not settle a job that another host runs now."""
+    job_id = installation.enqueue("locked_run", GATED)[0]
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
@@ -133,15 +133,15 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
             cycle = installation.start("dispatcher", HOST_NAME="bert", **AT_ONCE)
             wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
             elsewhere.enter_context(stopped(cycle))
-            installation.release_latch()
-        _, complained = runner.communicate(timeout=60)
+            installation.open_gate()
+        _, stderr = runner.communicate(timeout=60)
         meanwhile = installation.job(job_id)
     cycle.communicate(timeout=60)
 
-    assert (runner.returncode, complained) == (0, "")
-    assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+    assert (runner.returncode, stderr) == (0, "")
+    assert f"Job {job_id} (locked_run): lost lease, nothing was changed" in installation.log
     counted = installation.rows("SELECT type, jobs FROM mayfly_totals WHERE outcome = 'lease lost'")
-    assert [tuple(row) for row in counted] == [("witnessed", 1)]
+    assert [tuple(row) for row in counted] == [("locked_run", 1)]
     assert (meanwhile.status, meanwhile.claims, meanwhile.attempts) == ("processing", 2, 1)
     job = installation.job(job_id)
     assert (job.status, job.worker_id, job.claims, job.attempts) == ("done", meanwhile.worker_id, 2, 1)
@@ -149,47 +149,53 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
 
 
 @SERVERS
-def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
-    """The handler came to its end, and yet neither its rows nor its `done` are written: only the other one's are."""
-    installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
-    job_id = installation.enqueue("witnessed", GATED_AND_BOOKED)[0]
+def test_rows_of_a_late_runner_are_rolled_back(installation: Installation) -> None:
+    """Its handler returned, but neither its rows nor its `done` are committed: only those of the other host."""
+    installation.execute("CREATE TABLE test_rows (job_id BIGINT)")
+    job_id = installation.enqueue("locked_run", GATED_INSERT)[0]
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(runner):
-        installation.release_latch()
+        installation.open_gate()
         end_leases(installation)
         finish_elsewhere(installation)
-        settled = everything(installation)
-    _, complained = runner.communicate(timeout=60)
+        settled = all_jobs(installation)
+    _, stderr = runner.communicate(timeout=60)
 
-    assert everything(installation) == settled
-    assert (runner.returncode, complained) == (0, "")
-    assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
-    assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+    assert all_jobs(installation) == settled
+    assert (runner.returncode, stderr) == (0, "")
+    assert installation.rows("SELECT job_id FROM test_rows") == [(job_id,)]
+    assert f"Job {job_id} (locked_run): lost lease, nothing was changed" in installation.log
 
 
 # --- liveness ---------------------------------------------------------------------------------------------
 
 
-def kill_in_the_middle(installation: Installation, **settings: str) -> None:
-    """A cycle whose dispatcher and runners are killed together, while the second of three jobs runs."""
-    cycle = installation.start("dispatcher", HOST_NAME="anna", MAX_WORKERS="1", **settings)
-    wait_until(lambda: len(runs(installation)) == 2, "the second job runs")
-    for each in family(cycle):
+def kill_cycle(installation: Installation, cycle: StartedProcess) -> None:
+    """Kill a dispatcher with its runners; a later dispatcher must not find one of them still dying."""
+    for each in process_group(cycle):
         each.kill()
     cycle.communicate()
-    installation.release_latch()
+    wait_until(lambda: installation.processes() == [], "the killed processes are gone")
+
+
+def kill_in_the_middle(installation: Installation, **settings: str) -> None:
+    """A cycle whose dispatcher and runners are killed while the second of three jobs runs."""
+    cycle = installation.start("dispatcher", HOST_NAME="anna", MAX_WORKERS="1", **settings)
+    wait_until(lambda: len(runs(installation)) == 2, "the second job runs")
+    kill_cycle(installation, cycle)
+    installation.open_gate()
 
 
 def enqueue_three(installation: Installation) -> list[int]:
-    """The second of which runs until `release_latch`."""
-    return [installation.enqueue("witnessed", payload)[0] for payload in ('{"seconds": 0.1}', GATED, GATED)]
+    """The second one runs until the gate opens."""
+    return [installation.enqueue("locked_run", payload)[0] for payload in ('{"seconds": 0.1}', GATED, GATED)]
 
 
 @pytest.mark.every_database
-def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
-    """It sees that the processes are gone, and on their page who was running; no lease is waited for."""
+def test_a_host_rescues_its_own_jobs_immediately(installation: Installation) -> None:
+    """It sees that the processes are gone, and which job ran by the status page; it waits for no lease."""
     ids = enqueue_three(installation)
     kill_in_the_middle(installation)
     [lease_until] = {installation.job(job_id).lease_until for job_id in ids[1:]}
@@ -204,16 +210,14 @@ def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     assert [run.split()[0] for run in runs(installation)].count(str(ids[1])) == 2
 
 
-def test_a_job_survives_the_deaths_of_its_dispatchers(embedded: Installation) -> None:
-    """Reboots are not its fault: after five of them it has neither a crash nor an attempt."""
-    [job_id] = embedded.enqueue("witnessed", GATED, max_attempts=1)
+def test_a_job_survives_reboots(embedded: Installation) -> None:
+    """Five killed dispatchers with their runners cost it neither a crash nor an attempt."""
+    [job_id] = embedded.enqueue("locked_run", GATED, max_attempts=1)
     for number in range(1, 6):
         cycle = embedded.start("dispatcher", **AT_ONCE)
         wait_until(partial(has_begun, embedded, number), "the job runs")
-        for each in family(cycle):
-            each.kill()
-        cycle.communicate()
-    embedded.release_latch()
+        kill_cycle(embedded, cycle)
+    embedded.open_gate()
 
     cycle = embedded.start("dispatcher", **AT_ONCE)
     cycle.communicate(timeout=60)
@@ -224,7 +228,7 @@ def test_a_job_survives_the_deaths_of_its_dispatchers(embedded: Installation) ->
 
 @pytest.mark.every_database
 def test_another_host_waits_for_the_lease(installation: Installation) -> None:
-    """It can see neither processes nor page: after the lease all are run again, each in a claim of its own."""
+    """It sees neither processes nor status page: after the lease all jobs run again, each in its own claim."""
     ids = enqueue_three(installation)
     kill_in_the_middle(installation)
 
@@ -245,25 +249,25 @@ def test_another_host_waits_for_the_lease(installation: Installation) -> None:
 
 
 def test_a_live_runner_is_not_rescued(installation: Installation) -> None:
-    """A runner by hand is nobody's child, and yet no cycle of its host or of another takes its job away."""
-    installation.enqueue("witnessed", GATED)
+    """A runner started by hand is no child of a dispatcher, yet no cycle of any host takes its job."""
+    installation.enqueue("locked_run", GATED)
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     cycles = [installation.dispatch(HOST_NAME=host) for host in ("anna", "bert")]
-    installation.release_latch()
-    _, complained = runner.communicate(timeout=60)
+    installation.open_gate()
+    _, stderr = runner.communicate(timeout=60)
 
     assert [cycle.returncode for cycle in cycles] == [0, 0]
-    assert (runner.returncode, complained) == (0, "")
+    assert (runner.returncode, stderr) == (0, "")
     assert len(runs(installation)) == 1
-    assert [(job.status, job.claims, job.crashes) for job in everything(installation)] == [("done", 1, 0)]
+    assert [(job.status, job.claims, job.crashes) for job in all_jobs(installation)] == [("done", 1, 0)]
 
 
 @pytest.mark.parametrize("spawn", ["fork", "exec"])
 def test_runners_die_with_their_dispatcher(embedded: Installation, spawn: str) -> None:
-    """Nobody would be left to end them in time: the kernel does it, however they were started."""
-    embedded.enqueue("oversleep")
+    """Otherwise nothing would end them in time: the kernel kills them, however they were started."""
+    embedded.enqueue("sleep_an_hour")
     cycle = embedded.start("dispatcher", SPAWN=spawn)
     wait_until(embedded.runner_pids, "a runner works")
 
@@ -273,8 +277,8 @@ def test_runners_die_with_their_dispatcher(embedded: Installation, spawn: str) -
     wait_until(lambda: embedded.processes() == [], "nothing is left")
 
 
-def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Installation) -> None:
-    """The kernel kills the runners of a dead dispatcher; their children are ended by the next cycle."""
+def test_children_of_a_handler_do_not_outlive_a_killed_cycle(embedded: Installation) -> None:
+    """The kernel kills the runners of a dead dispatcher; the next cycle ends their children."""
     embedded.enqueue("parent")
     cycle = embedded.start("dispatcher")
     wait_until(lambda: len(embedded.processes()) == 3, "dispatcher, runner and the handler's child")
@@ -292,7 +296,7 @@ def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Instal
 TAKE_THE_LOCK_AND_DIE = """
 import os, signal
 from mayfly.fleet.plan_lock import planning
-from mayfly.bootstrap import open_database
+from mayfly.schema import open_database
 from mayfly.settings import load_settings
 
 settings = load_settings()
@@ -302,8 +306,8 @@ with planning(open_database(settings), settings.host_name):
 
 
 @pytest.mark.every_database
-def test_a_planner_that_died_is_not_waited_for(installation: Installation) -> None:
-    """Its own host sees that it is dead, and plans at once."""
+def test_a_dead_planner_does_not_delay_its_host(installation: Installation) -> None:
+    """Its host sees that it is dead, and plans immediately."""
     die_planning(installation)
     end_lock(installation, installation.now() + timedelta(hours=1))
     job_id = installation.enqueue("noop")[0]
@@ -314,7 +318,7 @@ def test_a_planner_that_died_is_not_waited_for(installation: Installation) -> No
 
 
 def test_another_host_waits_for_the_lease_of_the_lock(embedded: Installation) -> None:
-    """It can't see whether the planner lives; the lease is short enough to leave most of the minute."""
+    """It cannot see whether the planner lives; the lease is short enough to leave most of the minute."""
     die_planning(embedded)
     [lock] = embedded.rows(select(locks).where(locks.c.name == "plan"))
     lease_left = lock.lease_until - embedded.now()
@@ -336,5 +340,5 @@ def die_planning(installation: Installation) -> None:
 
 
 def end_lock(installation: Installation, lease_until: datetime) -> None:
-    """The lease of whoever plans ends then."""
+    """Set the end of the planner's lease."""
     installation.execute(f"UPDATE mayfly_locks SET lease_until = '{lease_until:%Y-%m-%d %H:%M:%S.%f}'")

@@ -1,4 +1,4 @@
-"""Metrics from real cycles: what they say is what happened, they never shrink, and the file is whole."""
+"""Metrics of real cycles: figures are correct, counters never decrease, and the file is always complete."""
 
 import os
 import re
@@ -38,8 +38,8 @@ def jobs(samples: Samples, outcome: str, type_name: str = "noop") -> float | Non
     return value(samples, "mayfly_jobs_total", lane="default", type=type_name, outcome=outcome)
 
 
-def test_they_say_what_happened(installation: Installation) -> None:
-    """By lane, type and outcome; what waits; how cycles ended."""
+def test_metrics_report_outcomes_backlog_and_cycles(installation: Installation) -> None:
+    """By lane and type, and by host and exit code."""
     installation.enqueue("noop", count=7)
     installation.enqueue("give_up")
     installation.dispatch(HOST_NAME="a")
@@ -47,54 +47,53 @@ def test_they_say_what_happened(installation: Installation) -> None:
     installation.dispatch(HOST_NAME="a")
     installation.enqueue("noop", count=3, lane="mail")
 
-    told = metrics(installation)
+    found = metrics(installation)
 
-    assert (jobs(told, "done"), jobs(told, "dead"), jobs(told, "dead", "give_up")) == (7, 0, 1)
-    assert value(told, "mayfly_jobs_total", lane="wild", type="crash", outcome="crashed") == 1
-    assert value(told, "mayfly_job_duration_seconds_count", lane="default", type="noop") == 7
-    assert value(told, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="+Inf") == 7
-    assert (
-        value(told, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="20") == 0
-    )  # due a minute ago
-    assert value(told, "mayfly_pending_jobs", lane="mail") == 3
-    assert value(told, "mayfly_pending_jobs", lane="default") == 0
-    assert 60 <= (value(told, "mayfly_oldest_wait_seconds", lane="mail") or 0) < 120
-    assert value(told, "mayfly_workers", lane="mail") == 0
-    assert value(told, "mayfly_cycles_total", host="a", exit_code="0") == 1
-    assert value(told, "mayfly_cycles_total", host="a", exit_code="1") == 1
-    assert value(told, "mayfly_cycle_duration_seconds_count", host="a") == 2
-    assert value(told, "mayfly_workers_ended_total", host="a", ending="failed") == 1
-    succeeded = value(told, "mayfly_last_success_timestamp_seconds", host="a")
-    last = value(told, "mayfly_last_cycle_timestamp_seconds", host="a")
+    assert (jobs(found, "done"), jobs(found, "dead"), jobs(found, "dead", "give_up")) == (7, 0, 1)
+    assert value(found, "mayfly_jobs_total", lane="wild", type="crash", outcome="crashed") == 1
+    assert value(found, "mayfly_job_duration_seconds_count", lane="default", type="noop") == 7
+    assert value(found, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="+Inf") == 7
+    # Each job was due a minute before it ran.
+    assert value(found, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="20") == 0
+    assert value(found, "mayfly_pending_jobs", lane="mail") == 3
+    assert value(found, "mayfly_pending_jobs", lane="default") == 0
+    assert 60 <= (value(found, "mayfly_oldest_wait_seconds", lane="mail") or 0) < 120
+    assert value(found, "mayfly_workers", lane="mail") == 0
+    assert value(found, "mayfly_cycles_total", host="a", exit_code="0") == 1
+    assert value(found, "mayfly_cycles_total", host="a", exit_code="1") == 1
+    assert value(found, "mayfly_cycle_duration_seconds_count", host="a") == 2
+    assert value(found, "mayfly_workers_ended_total", host="a", ending="failed") == 1
+    succeeded = value(found, "mayfly_last_success_timestamp_seconds", host="a")
+    last = value(found, "mayfly_last_cycle_timestamp_seconds", host="a")
     assert succeeded is not None
     assert last is not None
     assert installation.now().timestamp() - 60 < succeeded < last
 
 
-def test_they_never_shrink(installation: Installation) -> None:
-    """Not while runners work, not when a cycle adds up, not when all that was counted is pruned."""
+def test_counters_never_decrease(installation: Installation) -> None:
+    """Not while runners work, not when a cycle adds them up, not when its rows are pruned."""
     installation.enqueue("noop", count=5)
     installation.dispatch()
-    installation.enqueue("latch")
+    installation.enqueue("gated")
     working = installation.start("dispatcher")
-    installation.wait_for_latch()
+    installation.wait_for_gate()
     seen = [metrics(installation)]
-    installation.release_latch()
+    installation.open_gate()
     working.wait(60)
     seen.append(metrics(installation))
     installation.dispatch(KEEP_CYCLES_DAYS="0.000001")
     seen.append(metrics(installation))
 
     assert [jobs(each, "done") for each in seen] == [5, 5, 5]
-    assert [jobs(each, "done", "latch") for each in seen] == [None, 1, 1]
+    assert [jobs(each, "done", "gated") for each in seen] == [None, 1, 1]
     for before, after in pairwise(seen):
         for key, number in before.items():
             if key[0].endswith(("_total", "_count", "_bucket")) and "host" not in dict(key[1]):
                 assert after[key] >= number, key
 
 
-def test_a_lost_lease_and_a_latency_target_are_told(embedded: Installation) -> None:
-    """The one by what was counted, the other by the settings."""
+def test_lost_leases_and_latency_targets_are_exported(embedded: Installation) -> None:
+    """The first come from the totals, the second from the settings."""
     embedded.enqueue("noop")
     embedded.dispatch()
     row = "SELECT cycle_id, lane, type, 'lease lost', 'worker-1', 2, '{}', '{}' FROM mayfly_totals LIMIT 1"
@@ -104,14 +103,15 @@ def test_a_lost_lease_and_a_latency_target_are_told(embedded: Installation) -> N
 
     printed = embedded.run("mayfly", "metrics", LANES__DEFAULT__LATENCY_TARGET="90s")
 
-    told = samples_in(printed.stdout)
-    assert value(told, "mayfly_leases_lost_total", lane="default", type="noop") == 2
-    assert value(told, "mayfly_latency_target_seconds", lane="default") == 90
-    assert jobs(told, "lease lost") is None
+    found = samples_in(printed.stdout)
+    assert value(found, "mayfly_leases_lost_total", lane="default", type="noop") == 2
+    assert value(found, "mayfly_latency_target_seconds", lane="default") == 90
+    assert jobs(found, "lease lost") is None
 
 
-def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installation) -> None:
-    """And the dispatcher does its work all the same."""
+def test_a_missing_package_is_an_error_message(embedded: Installation) -> None:
+    """It names the extra to install; the dispatcher works without it."""
+    embedded.new_interpreters = True  # a warm process may have imported it
     embedded.enqueue("noop")
     hidden = embedded.home / "hidden" / "prometheus_client"
     hidden.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installatio
 
 
 def test_every_cycle_writes_the_file(embedded: Installation) -> None:
-    """An idle one too, that others may read, and nothing else is left in the directory."""
+    """An idle cycle too; it is readable by all users, and no temporary file is left."""
     directory = embedded.home / "textfile"
     directory.mkdir()
     file = directory / "mayfly.prom"
@@ -143,8 +143,8 @@ def test_every_cycle_writes_the_file(embedded: Installation) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
-def test_nobody_ever_reads_half_a_file(embedded: Installation) -> None:
-    """It is replaced as a whole: who has opened the old one reads that to its end."""
+def test_the_file_is_replaced_atomically(embedded: Installation) -> None:
+    """A reader that has opened the old file reads it to its end."""
     file = embedded.home / "mayfly.prom"
     file.write_text("old\n" * 1000)
     with file.open() as opened:
@@ -154,24 +154,26 @@ def test_nobody_ever_reads_half_a_file(embedded: Installation) -> None:
     assert file.read_text().startswith("# HELP mayfly_jobs_total")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may write where nobody may, and is refused by other means")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="as root, which ignores permissions, only a missing directory refuses the file"
+)
 def test_a_file_that_cannot_be_written_harms_no_cycle(embedded: Installation) -> None:
-    """A line in the log, and the exit code is the cycle's."""
+    """The log has an error, and the exit code is the cycle's."""
     cycle = embedded.dispatch(METRICS_TEXTFILE="nowhere/mayfly.prom")
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert re.search(r"ERROR: Sending metrics failed: METRICS_TEXTFILE .*/nowhere/mayfly.prom cannot", embedded.log)
 
 
-def test_doctor_looks_at_the_directory(embedded: Installation) -> None:
-    """Before anybody waits for figures that never come."""
-    said = [embedded.run("mayfly", "doctor", METRICS_TEXTFILE=each).stdout for each in ("no/x.prom", "x.prom")]
+def test_doctor_checks_the_directory(embedded: Installation) -> None:
+    """A directory that does not exist is a problem."""
+    printed = [embedded.run("mayfly", "doctor", METRICS_TEXTFILE=each).stdout for each in ("no/x.prom", "x.prom")]
 
-    assert "problem  metrics" in re.sub(" +", "  ", said[0])
-    assert "written to" in said[1]
+    assert "problem  metrics" in re.sub(" +", "  ", printed[0])
+    assert "written to" in printed[1]
 
 
-def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installation) -> None:
+def test_an_unmonitored_cycle_imports_no_monitoring_modules(embedded: Installation) -> None:
     """Neither an idle one nor one with work."""
     embedded.new_interpreters = True
     embedded.dispatch()  # leaves a snapshot of the settings: validating them imports much more

@@ -1,4 +1,4 @@
-"""What a lane says of doubt reaches its handlers in real runners, wherever they run."""
+"""The ON_DOUBT setting of a lane reaches its handlers in real runners."""
 
 from tests.process.installation import Installation
 
@@ -23,8 +23,8 @@ def elsewhere(job):
 """
 
 
-def test_a_lanes_word_reaches_its_handlers(embedded: Installation) -> None:
-    """By the environment or mayfly.toml, as all settings of lanes."""
+def test_on_doubt_reaches_the_handlers_of_a_lane(embedded: Installation) -> None:
+    """In plain functions, threads and tasks; from the environment or mayfly.toml."""
     (embedded.home / "doubtful.py").write_text(MODULE)
     (embedded.home / "mayfly.toml").write_text('[lanes.blasts]\non_doubt = "hold"\n')
     embedded.settings = {"HANDLERS": "doubtful", "LANES__RECEIPTS__ON_DOUBT": "resend"}
@@ -33,6 +33,6 @@ def test_a_lanes_word_reaches_its_handlers(embedded: Installation) -> None:
 
     embedded.dispatch()
 
-    told = {name: embedded.job(job_id).result for name, job_id in jobs.items()}
-    assert told == {"plain": '"resend"', "thread": '"resend"', "loop": '"resend"', "elsewhere": '"hold"'}
+    results = {name: embedded.job(job_id).result for name, job_id in jobs.items()}
+    assert results == {"plain": '"resend"', "thread": '"resend"', "loop": '"resend"', "elsewhere": '"hold"'}
     assert "LANES__RECEIPTS__ON_DOUBT" in embedded.run("mayfly", "config").stdout

@@ -1,4 +1,4 @@
-"""Pauses in real cycles: of a lane, of a type, seen wherever somebody looks, and over when somebody says so."""
+"""Pauses of lanes and types in real cycles: shown everywhere, and ended by an operator."""
 
 import json
 
@@ -8,15 +8,15 @@ from tests.process.installation import Installation, handler_modules
 
 
 def run(installation: Installation, *arguments: str) -> str:
-    """A `mayfly` command that goes well."""
+    """A `mayfly` command that succeeds."""
     ran = installation.run("mayfly", *arguments)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
 
 
-def test_a_paused_lane_waits_and_others_do_not(installation: Installation) -> None:
-    """In the plan, the log and the summary; a resumed one is served by the next cycle."""
-    held, other = installation.enqueue("noop", lane="mail")[0], installation.enqueue("noop")[0]
+def test_a_paused_lane_waits_and_other_lanes_run(installation: Installation) -> None:
+    """In plan, log and summary; after it is resumed, the next cycle serves it."""
+    waiting, other = installation.enqueue("noop", lane="mail")[0], installation.enqueue("noop")[0]
 
     paused = run(installation, "pause", "lane", "mail", "--reason", "the vendor is down")
     planned = installation.dispatch("--dry-run").stdout
@@ -25,25 +25,25 @@ def test_a_paused_lane_waits_and_others_do_not(installation: Installation) -> No
     assert paused == "Paused lane mail.\n"
     assert "paused: the vendor is down\n" in planned
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert (installation.job(held).status, installation.job(other).status) == ("pending", "done")
+    assert (installation.job(waiting).status, installation.job(other).status) == ("pending", "done")
     assert "lane=mail running=0; cut by paused: the vendor is down" in installation.log
     assert "[DISPATCHER] Paused lanes: mail\n" in installation.log
     assert run(installation, "resume", "lane", "mail") == "Resumed lane mail.\n"
     assert run(installation, "resume", "lane", "mail") == "Lane mail was not paused.\n"
     installation.dispatch()
-    assert installation.job(held).status == "done"
+    assert installation.job(waiting).status == "done"
 
 
 @pytest.mark.parametrize("handlers", [handler_modules(), handler_modules("concurrent")])
-def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installation, handlers: str) -> None:
-    """No attempt is spent, the row says why; `resume` makes it due at once. Also where others run side by side."""
-    held, other = installation.enqueue("sleep", '{"seconds": 0}')[0], installation.enqueue("noop")[0]
+def test_jobs_of_a_paused_type_are_snoozed(installation: Installation, handlers: str) -> None:
+    """The lane is served; no attempt is used, the row has the reason, and `resume` makes the job due."""
+    waiting, other = installation.enqueue("sleep", '{"seconds": 0}')[0], installation.enqueue("noop")[0]
     run(installation, "pause", "type", "sleep", "--reason", "the vendor is down")
 
     cycle = installation.dispatch(HANDLERS=handlers)
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    row = installation.job(held)
+    row = installation.job(waiting)
     assert (row.status, row.attempts, row.started_at) == ("pending", 0, None)
     assert row.waiting_for == "type sleep is paused: the vendor is down"
     assert installation.job(other).status == "done"
@@ -51,12 +51,12 @@ def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installatio
     assert installation.lane_lines()[-1]["snoozed"] == "1"
     assert run(installation, "resume", "type", "sleep") == "Resumed type sleep. 1 job due again.\n"
     installation.dispatch(HANDLERS=handlers)
-    assert installation.job(held).status == "done"
+    assert installation.job(waiting).status == "done"
 
 
 @pytest.mark.parametrize("type_name", ["wait_async", "wait_thread"])
-def test_a_paused_type_that_runs_side_by_side_is_put_off(embedded: Installation, type_name: str) -> None:
-    """Before it is given a slot."""
+def test_a_paused_type_is_snoozed_in_a_concurrent_runner(embedded: Installation, type_name: str) -> None:
+    """Before it gets a slot."""
     [job_id] = embedded.enqueue(type_name, '{"seconds": 0}')
     settings = {"HANDLERS": handler_modules("concurrent")}
     embedded.run("mayfly", "pause", "type", type_name, **settings)
@@ -68,7 +68,7 @@ def test_a_paused_type_that_runs_side_by_side_is_put_off(embedded: Installation,
 
 
 def test_the_pauses_are_listed(embedded: Installation) -> None:
-    """As text and as JSON; none is said so."""
+    """As text and as JSON, or that nothing is paused."""
     nothing = run(embedded, "pauses")
     embedded.enqueue("noop", lane="mail")
     run(embedded, "pause", "lane", "mail", "--reason", "the vendor is down", "--until", "2099-05-04T12:00+02:00")
@@ -77,22 +77,22 @@ def test_the_pauses_are_listed(embedded: Installation) -> None:
     text, facts = run(embedded, "pauses"), json.loads(run(embedded, "pauses", "--json"))
 
     lane, of_type = facts
-    assert nothing == "Nothing is paused.\n"
+    assert nothing == "No lane or type is paused.\n"
     assert (lane["kind"], lane["name"], lane["reason"]) == ("lane", "mail", "the vendor is down")
     assert (lane["until"], of_type["until"]) == ("2099-05-04T10:00:00+00:00", None)
     assert text.splitlines()[0].endswith(" until 2099-05-04 10:00:00 UTC: the vendor is down")
     assert text.splitlines()[1].startswith("type noop  since ")
 
 
-def test_a_pause_of_what_nobody_knows_is_doubted(embedded: Installation) -> None:
-    """It holds all the same: the lane may be one of tomorrow."""
+def test_pausing_an_unknown_name_is_a_warning(embedded: Installation) -> None:
+    """The pause is valid: the lane may be created later."""
     embedded.enqueue("noop", lane="mail")
 
     lane = embedded.run("mayfly", "pause", "lane", "mial")
     of_type = embedded.run("mayfly", "pause", "type", "nope")
 
-    assert lane.stderr == "warning: no lane 'mial' is known here. Did you mean 'mail'?\n"
-    assert of_type.stderr == "warning: no type 'nope' is known here. Did you mean 'noop'?\n"
+    assert lane.stderr == "warning: no lane 'mial' was found. Did you mean 'mail'?\n"
+    assert of_type.stderr == "warning: no type 'nope' was found. Did you mean 'noop'?\n"
     assert (lane.returncode, of_type.returncode) == (0, 0)
     assert len(json.loads(run(embedded, "pauses", "--json"))) == 2
 
@@ -102,14 +102,14 @@ def test_a_pause_of_what_nobody_knows_is_doubted(embedded: Installation) -> None
     [
         (("pause", "lane"), "Missing argument 'NAME'"),
         (("pause", "queue", "mail"), "'queue' is not one of 'lane', 'type'"),
-        (("pause", "lane", "mail", "--until", "tomorrow"), "'tomorrow' is not a time with a zone"),
-        (("pause", "lane", "mail", "--until", "2001-05-04T12:00Z"), "is in the past"),
-        (("pause", "type", "x" * 65), "must have 1 to 64 characters"),
-        (("resume", "lane", ""), "must have 1 to 64 characters"),
+        (("pause", "lane", "mail", "--until", "tomorrow"), "'tomorrow' must be a time with a zone"),
+        (("pause", "lane", "mail", "--until", "2001-05-04T12:00Z"), "must be a time in the future"),
+        (("pause", "type", "x" * 65), "must be text of 1 to 64 characters"),
+        (("resume", "lane", ""), "must be text of 1 to 64 characters"),
     ],
 )
-def test_wrong_usage_is_a_sentence(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
-    """And exit 64."""
+def test_wrong_usage_is_an_error_message(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
+    """With exit code 64."""
     ran = embedded.run("mayfly", *arguments)
 
     assert (ran.returncode, ran.stdout) == (64, "")
@@ -118,7 +118,7 @@ def test_wrong_usage_is_a_sentence(embedded: Installation, arguments: tuple[str,
 
 
 def test_a_new_lane_needs_no_registration(installation: Installation) -> None:
-    """A job in a lane that nobody has heard of is served with the defaults by the next cycle."""
+    """A job in an unknown lane is run by the next cycle, with the default settings."""
     [job_id] = installation.enqueue("noop", lane="brand-new")
 
     installation.dispatch()

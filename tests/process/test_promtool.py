@@ -1,4 +1,4 @@
-"""Prometheus's own tool has nothing against the metrics and the alert rules, and the rules say what they should."""
+"""Metrics and alert rules are valid for Prometheus's own tool, and each rule fires when it should."""
 
 import shutil
 import subprocess
@@ -26,24 +26,24 @@ def run(*command: str, cwd: Path, text: str = "") -> tuple[int, str]:
 
 
 def test_the_rules_are_valid(promtool: str, tmp_path: Path) -> None:
-    """As they are shipped."""
-    code, said = run(promtool, "check", "rules", str(RULES), cwd=tmp_path)
+    """As shipped."""
+    code, output = run(promtool, "check", "rules", str(RULES), cwd=tmp_path)
 
-    assert code == 0, said
+    assert code == 0, output
 
 
-def test_the_rules_say_what_they_should(promtool: str, tmp_path: Path) -> None:
-    """Each fires in its case and is silent in the others, see rules_test.yml."""
+def test_the_rules_fire_in_their_cases_only(promtool: str, tmp_path: Path) -> None:
+    """See rules_test.yml."""
     shutil.copy(RULES, tmp_path)
     shutil.copy(Path(__file__).with_name("rules_test.yml"), tmp_path)
 
-    code, said = run(promtool, "test", "rules", "rules_test.yml", cwd=tmp_path)
+    code, output = run(promtool, "test", "rules", "rules_test.yml", cwd=tmp_path)
 
-    assert code == 0, said
+    assert code == 0, output
 
 
-def test_every_rule_is_tried(promtool: str) -> None:
-    """Or a new one would be taken on trust."""
+def test_every_rule_has_a_test(promtool: str) -> None:
+    """Otherwise a new one would be unchecked."""
     named = {line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line}
     tried = Path(__file__).with_name("rules_test.yml").read_text()
 
@@ -51,7 +51,7 @@ def test_every_rule_is_tried(promtool: str) -> None:
 
 
 def test_the_metrics_are_valid(promtool: str, embedded: Installation, tmp_path: Path) -> None:
-    """Names, types, units, labels: nothing that its linter complains of."""
+    """Names, types, units and labels pass the linter."""
     embedded.enqueue("noop")
     embedded.enqueue("give_up")
     embedded.dispatch()

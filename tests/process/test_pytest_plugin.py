@@ -1,4 +1,4 @@
-"""The pytest plugin, in real runs of pytest on somebody else's project."""
+"""The pytest plugin, in real pytest runs of another project."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mayfly.db.database import Database
+from mayfly.schema.metadata import jobs
 from mayfly.schema.migrations import migrate
+from tests.database.factories import rows_of
 from tests.databases import Databases
 from tests.factories import insert_row
 
@@ -35,13 +37,13 @@ from mayfly import Job, handler
 def noop(job: Job) -> None: ...
 """
 
-# Plugins that only our own tests need: they load what ours must not, and one of them shuffles the tests.
-OTHERS_LEFT_OUT = [f"-pno:{name}" for name in ("schemathesis", "anyio", "hypothesispytest", "randomly")]
+# Plugins that only our own tests need: they load modules that ours must not load, and one shuffles the tests.
+WITHOUT_OTHER_PLUGINS = [f"-pno:{name}" for name in ("schemathesis", "anyio", "hypothesispytest", "randomly")]
 
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A directory with tests and a handler, and nothing of ours but what is installed."""
+    """A directory with tests and a handler, and nothing of ours but the installed packages."""
     monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
     (pytester.path / "handlers.py").write_text(HANDLERS)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -50,15 +52,15 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *OTHERS_LEFT_OUT, *arguments, timeout=180)
+    return project.runpytest_subprocess("-p", "no:cacheprovider", *WITHOUT_OTHER_PLUGINS, *arguments, timeout=180)
 
 
 def write_ini(project: pytest.Pytester, url: str) -> None:
     project.makeini(f"[pytest]\nmayfly_db_url = {url}\n")
 
 
-def test_a_project_that_does_not_use_it_pays_nothing(project: pytest.Pytester) -> None:
-    """The plugin is loaded, and not one module more: neither ours nor those that ours need."""
+def test_an_unused_plugin_imports_nothing(project: pytest.Pytester) -> None:
+    """The plugin is loaded, but no other module of ours or of our dependencies."""
     project.makepyfile(
         """
         import sys
@@ -78,8 +80,8 @@ def test_a_project_that_does_not_use_it_pays_nothing(project: pytest.Pytester) -
     assert not loaded & {"sqlalchemy", "pydantic", "alembic", "click", "psutil", "asyncio"}
 
 
-def test_each_test_has_a_database_of_its_own_migrated_once(project: pytest.Pytester) -> None:
-    """A file each, copied from one that is made when the first test asks; the settings' own is never made."""
+def test_each_test_has_its_own_database_migrated_once(project: pytest.Pytester) -> None:
+    """Each gets a copy of a template made for the first test; the database of the settings is never created."""
     project.makepyfile(TWO_TESTS)
 
     result = run(project, "--setup-show", "--basetemp=made")
@@ -90,8 +92,8 @@ def test_each_test_has_a_database_of_its_own_migrated_once(project: pytest.Pytes
     assert made == ["made/mayfly0/template.db", "made/test_one0/mayfly.db", "made/test_two0/mayfly.db"]
 
 
-def test_programs_that_a_test_starts_are_in_its_database(project: pytest.Pytester) -> None:
-    """Whoever loads the settings is: `mayfly enqueue` in a process of its own, say."""
+def test_programs_started_by_a_test_use_its_database(project: pytest.Pytester) -> None:
+    """Every process that loads the settings, for example `mayfly enqueue`."""
     project.makepyfile(
         """
         import subprocess, sys
@@ -107,8 +109,39 @@ def test_programs_that_a_test_starts_are_in_its_database(project: pytest.Pyteste
     run(project).assert_outcomes(passed=1)
 
 
-def test_the_clock_of_a_test_is_freezeguns(project: pytest.Pytester) -> None:
-    """As a decorator, around fixture and all, and as a context."""
+def test_a_job_in_the_database_of_the_application_is_refused(project: pytest.Pytester) -> None:
+    """The error says what to do; a connection to the test's database is accepted."""
+    url = f"sqlite:///{project.path / 'shop.db'}"
+    migrate(url)
+    project.makepyfile(
+        f"""
+        from mayfly import enqueue
+        from mayfly.testing import assert_enqueued
+        from sqlalchemy import create_engine
+        from sqlalchemy.orm import Session
+
+        def test_of_the_application(mayfly_db):
+            with Session(create_engine({url!r})) as session:
+                enqueue("noop", connection=session)
+                session.commit()
+
+        def test_of_the_test(mayfly_db):
+            with Session(create_engine(mayfly_db.url)) as session:
+                enqueue("noop", connection=session)
+                session.commit()
+            assert_enqueued("noop", count=1)
+        """
+    )
+
+    result = run(project)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*Connect to mayfly_db.url in the test, or set mayfly_db_url in pytest's settings*"])
+    assert rows_of(Database(url), jobs) == []
+
+
+def test_freezegun_sets_the_clock(project: pytest.Pytester) -> None:
+    """As a decorator, which includes the fixture, and as a context manager."""
     project.makepyfile(
         """
         from datetime import datetime, UTC, timedelta
@@ -133,10 +166,10 @@ def test_the_clock_of_a_test_is_freezeguns(project: pytest.Pytester) -> None:
     run(project).assert_outcomes(passed=2)
 
 
-# --- a database that somebody names -----------------------------------------------------------------------
+# --- a configured database --------------------------------------------------------------------------------
 
 
-# What these open must be asked for before `project`: pytester forgets every module that is imported after it.
+# Fixtures that open a database come before `project`: pytester forgets every module that is imported after it.
 
 
 @pytest.fixture
@@ -165,8 +198,8 @@ def payloads(database: Database) -> list[str]:
 
 
 @pytest.mark.every_database
-def test_a_database_that_is_named_is_emptied_before_each_test(named: Database, project: pytest.Pytester) -> None:
-    """Migrated once; what the last test has left can be looked at, and is gone with the next run."""
+def test_a_configured_database_is_emptied_before_each_test(named: Database, project: pytest.Pytester) -> None:
+    """It is migrated once; the rows of the last test stay until the next run."""
     project.makepyfile(TWO_TESTS)
     write_ini(project, named.url)
 
@@ -177,8 +210,31 @@ def test_a_database_that_is_named_is_emptied_before_each_test(named: Database, p
     assert payloads(named) == ['{"of":"two"}']
 
 
-def test_a_conftest_can_name_one(project: pytest.Pytester) -> None:
-    """For a database that the tests start themselves, say."""
+def test_used_limits_are_reset_for_the_next_test(project: pytest.Pytester) -> None:
+    """All tables are emptied except the locks, whose rows belong to the schema."""
+    limited = "@handler('send', limits=[rate('mail', 1, per='day')])\ndef send(job): ...\n"
+    (project.path / "handlers.py").write_text(f"from mayfly import handler, rate\n\n{limited}")
+    project.makepyfile(
+        """
+        import pytest
+        from mayfly import enqueue
+        from mayfly.testing import drain
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_one_mail_per_day(mayfly_db, number):
+            enqueue("send")
+            enqueue("send")
+
+            assert drain().outcomes == {"done": 1, "snoozed": 1}
+        """
+    )
+    write_ini(project, f"sqlite:///{project.path}/test.db")
+
+    run(project).assert_outcomes(passed=2)
+
+
+def test_a_conftest_can_set_the_database(project: pytest.Pytester) -> None:
+    """For example one that the tests start themselves."""
     project.makepyfile(TWO_TESTS)
     project.makeconftest(
         """
@@ -197,7 +253,7 @@ def test_a_conftest_can_name_one(project: pytest.Pytester) -> None:
 
 
 def test_a_database_without_test_in_its_name_is_refused(shop: Database, project: pytest.Pytester) -> None:
-    """With a sentence, and no row is harmed."""
+    """With an error message, and no row is changed."""
     project.makepyfile(TWO_TESTS)
     write_ini(project, shop.url)
 
@@ -205,15 +261,15 @@ def test_a_database_without_test_in_its_name_is_refused(shop: Database, project:
 
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
-        ["*shop.db has no `test` in its name, and its tables are emptied before each test: use one of its own, *"]
+        ["*shop.db has no `test` in its name, and its tables are emptied before each test: use a separate one, *"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
     assert payloads(shop) == ["{}"]
 
 
 @pytest.mark.slow
-def test_processes_that_share_the_tests_need_one_each(project: pytest.Pytester, tmp_path: Path) -> None:
-    """{worker} in the name tells them apart; without it they would empty each other's."""
+def test_parallel_test_processes_need_a_database_each(project: pytest.Pytester, tmp_path: Path) -> None:
+    """{worker} in the name separates them; otherwise they would empty each other's tables."""
     project.makepyfile(TWO_TESTS)
     write_ini(project, f"sqlite:///{tmp_path}/test.db")
     shared = run(project, "-n", "1")
@@ -221,7 +277,7 @@ def test_processes_that_share_the_tests_need_one_each(project: pytest.Pytester, 
     apart, alone = run(project, "-n", "2"), run(project)
 
     shared.assert_outcomes(errors=2)
-    shared.stdout.fnmatch_lines(["*Write {worker} into its name, as in shop_test_{worker}*"])
+    shared.stdout.fnmatch_lines(["*write {worker} into its name, as in shop_test_{worker}*"])
     apart.assert_outcomes(passed=2)
     alone.assert_outcomes(passed=2)
     assert sorted(path.name for path in tmp_path.glob("*.db")) == ["test_gw0.db", "test_gw1.db", "test_main.db"]
@@ -235,8 +291,8 @@ def test_processes_that_share_the_tests_need_one_each(project: pytest.Pytester, 
         ("mysql://shop:hunter@2@db/test", "The database for tests has more than one @: *"),
     ],
 )
-def test_a_wrong_url_is_a_sentence(project: pytest.Pytester, url: str, sentence: str) -> None:
-    """As for DATABASE_URL, once, and the password is not in it."""
+def test_a_wrong_url_is_an_error_message(project: pytest.Pytester, url: str, sentence: str) -> None:
+    """As for DATABASE_URL, once, and without the password."""
     project.makepyfile("def test_it(mayfly_db): ...")
     write_ini(project, url)
 

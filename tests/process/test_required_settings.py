@@ -1,4 +1,4 @@
-"""A missing integration in a real installation: what the runner, doctor and config make of it."""
+"""An integration that is not configured: what runner, doctor and config do."""
 
 import pytest
 
@@ -25,8 +25,8 @@ def vendor(embedded: Installation) -> Installation:
 
 
 @pytest.mark.parametrize("type_name", ["ask", "ask_aside"])
-def test_jobs_of_an_integration_that_is_off_are_cancelled(vendor: Installation, type_name: str) -> None:
-    """By the first runner that meets them, however their handler would run; others of its lane go on."""
+def test_jobs_of_an_unconfigured_integration_are_cancelled(vendor: Installation, type_name: str) -> None:
+    """By the first runner that claims them, for every kind of handler; other jobs of the lane run."""
     job_id, other = vendor.enqueue(type_name, lane="vendor")[0], vendor.enqueue("noop", lane="vendor")[0]
 
     cycle = vendor.dispatch()
@@ -38,8 +38,8 @@ def test_jobs_of_an_integration_that_is_off_are_cancelled(vendor: Installation, 
     assert vendor.job(other).status == "done"
 
 
-def test_once_it_is_set_jobs_are_run(vendor: Installation) -> None:
-    """From the very next cycle on."""
+def test_jobs_of_a_configured_integration_are_run(vendor: Installation) -> None:
+    """From the next cycle on."""
     (vendor.home / ".env").write_text("VENDOR_KEY=s3cret\n")
     job_ids = [vendor.enqueue(each, lane="vendor")[0] for each in ("ask", "ask_aside")]
 
@@ -48,11 +48,11 @@ def test_once_it_is_set_jobs_are_run(vendor: Installation) -> None:
     assert [vendor.job(each).result for each in job_ids] == ["6", "6"]
 
 
-def test_operators_are_told(vendor: Installation) -> None:
-    """By doctor what is off, by config what is set, and by neither any value."""
+def test_operators_see_what_is_not_configured(vendor: Installation) -> None:
+    """In doctor; config shows what is set, and neither shows a value."""
     off = vendor.run("mayfly", "doctor").stdout
     on = vendor.run("mayfly", "config", VENDOR_KEY="s3cret").stdout
 
-    assert "off: VENDOR_KEY is not set: jobs of ask, ask_aside are cancelled." in off
+    assert "disabled: VENDOR_KEY is not set, so jobs of type ask, ask_aside are cancelled." in off
     assert ["VENDOR_KEY", "***", "environment"] in [line.split() for line in on.splitlines()]
     assert "s3cret" not in on

@@ -1,4 +1,4 @@
-"""Commands that a schedule file names: real programs, really ended, and nothing else is ever run."""
+"""Commands of schedule files: real programs, ended in time; no other command is ever run."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def failing(home: Path, command: str, options: str = "") -> str:
 
 
 def is_gone(pid: int) -> bool:
-    """Or a zombie that nobody has fetched yet."""
+    """Or a zombie that was not reaped yet."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -36,13 +36,13 @@ def is_gone(pid: int) -> bool:
 
 
 def test_exit_code_and_output_are_the_result(tmp_path: Path) -> None:
-    """What it writes to stderr too; words are split, and nothing is expanded: there is no shell."""
+    """With stderr; words are split, and nothing is expanded: there is no shell."""
     assert run(tmp_path, "printf '%s|' 'a b' $HOME *") == {"exit_code": 0, "output": "a b|$HOME|*|"}
     assert run(tmp_path, "sh -c 'echo out; echo err >&2'")["output"] == "out\nerr"
 
 
-def test_it_runs_in_the_home_and_relative_programs_are_there(tmp_path: Path) -> None:
-    """Whatever directory cron started us in."""
+def test_a_command_runs_in_the_home_directory(tmp_path: Path) -> None:
+    """Relative programs are found there, in any working directory."""
     program = tmp_path / "scripts" / "where"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\npwd\n")
@@ -55,27 +55,27 @@ def test_it_runs_in_the_home_and_relative_programs_are_there(tmp_path: Path) -> 
     ("command", "reason"),
     [
         ("sh -c 'echo so; exit 3'", "exit code 3: sh -c 'echo so; exit 3'\nso"),
-        ("sh -c 'kill -9 $$'", "ended by SIGKILL: sh -c 'kill -9 $$'"),
+        ("sh -c 'kill -9 $$'", "killed by SIGKILL: sh -c 'kill -9 $$'"),
         ("no-such-program", "cannot be started: No such file or directory: no-such-program"),
         ("./", "cannot be started: Permission denied: ./"),
     ],
 )
-def test_anything_but_zero_is_a_failure_with_its_output(tmp_path: Path, command: str, reason: str) -> None:
-    """In lines, as it was printed."""
+def test_a_failed_command_is_a_failure_with_its_output(tmp_path: Path, command: str, reason: str) -> None:
+    """With its line breaks."""
     assert failing(tmp_path, command) == reason
 
 
-def test_only_the_end_of_much_output_is_kept(tmp_path: Path) -> None:
-    """However much it is, and if it is no text."""
+def test_only_the_end_of_long_output_is_kept(tmp_path: Path) -> None:
+    """For any size, and also if it is not text."""
     output = str(run(tmp_path, "sh -c 'yes 0123456789 | head -c 3000000; printf \"\\377end\"'")["output"])
 
-    assert output.startswith("… 2,992,004 bytes left out …\n")
+    assert output.startswith("… 2,992,004 bytes omitted …\n")
     assert output.endswith("\ufffdend")
     assert len(output) < MAX_OUTPUT_BYTES + 100
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    """Also what ignores TERM; and what it had printed is told."""
+def test_a_command_past_its_timeout_is_ended_with_its_children(tmp_path: Path) -> None:
+    """Even if they ignore SIGTERM; the error has its output."""
     script = 'trap "" TERM; sleep 600 & echo $! > child; echo waiting; sleep 600; sleep 600'
 
     reason = failing(tmp_path, f"sh -c '{script}'", "timeout=2s")
@@ -86,13 +86,13 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
     wait_until(lambda: is_gone(child), "it is gone")
 
 
-def test_a_command_that_prints_without_end_is_ended_in_time(tmp_path: Path) -> None:
-    """Output does not keep anybody from looking at the clock."""
+def test_a_command_that_prints_endlessly_is_ended_in_time(tmp_path: Path) -> None:
+    """Its output does not delay the timeout."""
     assert failing(tmp_path, "yes", "timeout=1s").startswith("timed out after 1 s")
 
 
-def test_what_a_command_leaves_running_is_ended_and_not_waited_for(tmp_path: Path) -> None:
-    """Though it holds the pipe open."""
+def test_processes_left_by_a_command_are_ended(tmp_path: Path) -> None:
+    """Without waiting for them, although they hold the pipe open."""
     assert run(tmp_path, "sh -c 'sleep 600 & echo $! > child; echo done'") == {"exit_code": 0, "output": "done"}
 
     child = int((tmp_path / "child").read_text())
@@ -102,8 +102,8 @@ def test_what_a_command_leaves_running_is_ended_and_not_waited_for(tmp_path: Pat
 # --- as jobs ----------------------------------------------------------------------------------------------
 
 
-def test_a_command_becomes_a_job_with_result(installation: Installation) -> None:
-    """By its name: the row holds no command. A failing one is tried again, as any job."""
+def test_a_command_is_a_job_with_a_result(installation: Installation) -> None:
+    """The row has only the name of the schedule. A failed command is retried, like any job."""
     write_schedule(
         installation,
         "@yearly name=good run: sh -c 'echo fine'",
@@ -136,8 +136,8 @@ def test_a_command_becomes_a_job_with_result(installation: Installation) -> None
         '{"schedule": ["touch", "hacked"]}',
     ],
 )
-def test_only_what_a_schedule_file_names_is_run(embedded: Installation, payload: str) -> None:
-    """A job that names anything else is dead at once, with that reason."""
+def test_only_commands_of_schedule_files_are_run(embedded: Installation, payload: str) -> None:
+    """A job that names anything else is dead, with that reason."""
     write_schedule(embedded, "@yearly name=known run: true", "@yearly noop")
     [job] = embedded.enqueue("command", payload)
 
@@ -150,7 +150,7 @@ def test_only_what_a_schedule_file_names_is_run(embedded: Installation, payload:
 
 
 def test_a_command_dies_with_its_killed_dispatcher(embedded: Installation) -> None:
-    """The kernel ends the runner with it, and the command with that: nothing goes on that nobody watches."""
+    """The kernel ends the runner with it, and the command with the runner."""
     write_schedule(embedded, "@yearly name=long run: sh -c 'echo $$ > pid; exec sleep 600'")
     embedded.run("mayfly", "schedules", "run-now", "long")
     cycle = embedded.start("dispatcher")
@@ -162,8 +162,8 @@ def test_a_command_dies_with_its_killed_dispatcher(embedded: Installation) -> No
     wait_until(lambda: is_gone(command), "it is gone")
 
 
-def test_the_guard_ends_a_command_too(embedded: Installation) -> None:
-    """Here for the fourth time, which is enough for anybody; the runner itself ends in time."""
+def test_the_guard_ends_a_command(embedded: Installation) -> None:
+    """Here at the fourth interruption, which uses the attempt; the runner exits in time."""
     write_schedule(embedded, "@yearly name=long max_attempts=1 run: sh -c 'echo $$ > pid; sleep 600; sleep 600'")
     job = int(embedded.run("mayfly", "schedules", "run-now", "long").stdout)
     embedded.execute("UPDATE mayfly_jobs SET interruptions = 3")

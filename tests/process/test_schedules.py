@@ -1,27 +1,27 @@
-"""Schedules in real cycles: fired and run in the same minute, by one of several hosts, and told of in every place."""
+"""Schedules in real cycles: fired and run in the same minute, by one of several hosts, and reported everywhere."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from mayfly.bootstrap import create_embedded
+from mayfly.schema import create_embedded
 from tests.process.installation import Installation
-from tests.process.schedules import await_early_in_the_minute, fired, make_due, write_schedule
+from tests.process.schedules import fired, make_due, wait_for_early_in_the_minute, write_schedule
 
 
-def seen(installation: Installation, *lines: str) -> Installation:
-    """With schedules that a first cycle has seen, in the minute in which they were written."""
-    see(installation, *lines)
-    while fired(installation):  # the next minute began before that cycle did
+def with_schedules(installation: Installation, *lines: str) -> Installation:
+    """Schedules that a first cycle has read, in the minute in which they were written."""
+    write_and_dispatch(installation, *lines)
+    while fired(installation):  # the next minute began before that cycle
         for table in ("mayfly_jobs", "mayfly_schedules"):
             installation.execute(f"DELETE FROM {table}")
         (installation.home / "logs" / "dispatcher.log").unlink()
-        see(installation, *lines)
+        write_and_dispatch(installation, *lines)
     return installation
 
 
-def see(installation: Installation, *lines: str) -> None:
+def write_and_dispatch(installation: Installation, *lines: str) -> None:
     write_schedule(installation, *lines)
     cycle = installation.dispatch()
     assert (cycle.returncode, cycle.stderr) == (0, "")
@@ -30,10 +30,10 @@ def see(installation: Installation, *lines: str) -> None:
 # --- a cycle ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_due_is_run_in_the_same_cycle(installation: Installation) -> None:
-    """Fired before the plan is made; the log and the summary say so."""
-    seen(installation, "* * * * * noop", '* * * * * sleep {"seconds": 0} lane=naps', "0 0 1 1 * fail")
-    await_early_in_the_minute()
+def test_due_schedules_are_run_in_the_same_cycle(installation: Installation) -> None:
+    """They fire before the plan is made; log and summary report it."""
+    with_schedules(installation, "* * * * * noop", '* * * * * sleep {"seconds": 0} lane=naps', "0 0 1 1 * fail")
+    wait_for_early_in_the_minute()
     make_due(installation)
 
     cycle = installation.dispatch()
@@ -42,19 +42,19 @@ def test_what_is_due_is_run_in_the_same_cycle(installation: Installation) -> Non
     rows = installation.rows("SELECT type, lane, status FROM mayfly_jobs ORDER BY type")
     assert [tuple(row) for row in rows] == [("noop", "default", "done"), ("sleep", "naps", "done")]
     assert "[DISPATCHER] Schedules fired: 2 (noop, sleep)" in installation.log
-    assert "[DISPATCHER] Schedules fired: 2, left out: 2" in installation.log
-    assert "Schedule noop: skipped what was due " in installation.log
+    assert "[DISPATCHER] Schedules fired: 2, skipped: 2" in installation.log
+    assert "Schedule noop: skipped due times " in installation.log
 
 
 @pytest.mark.every_database
 def test_two_hosts_fire_sixty_two_schedules_once(installation: Installation, tmp_path: Path) -> None:
-    """At the same moment, on one database: every due time is one job, and neither host complains."""
+    """At the same moment, on one database: every due time is one job, and neither host logs an error."""
     lines = [f"* * * * * noop name=entry-{number}" for number in range(62)]
     other = Installation(tmp_path / "other", installation.url, {"HOST_NAME": "other"})
     other.home.mkdir()
     write_schedule(other, *lines)
-    seen(installation, *lines)
-    await_early_in_the_minute()
+    with_schedules(installation, *lines)
+    wait_for_early_in_the_minute()
     make_due(installation)
 
     cycles = [host.start("dispatcher") for host in (installation, other)]
@@ -68,9 +68,9 @@ def test_two_hosts_fire_sixty_two_schedules_once(installation: Installation, tmp
     assert (installation.log + other.log).count("] Schedules fired: 62 (") == 1
 
 
-def test_a_dry_run_shows_what_would_be_fired(embedded: Installation) -> None:
-    """With its jobs in the plan, and nothing changed."""
-    seen(embedded, "* * * * * noop lane=mail", "* * * * * sleep")
+def test_a_dry_run_shows_due_schedules(embedded: Installation) -> None:
+    """Their jobs are in the plan, and nothing is changed."""
+    with_schedules(embedded, "* * * * * noop lane=mail", "* * * * * sleep")
     make_due(embedded)
 
     shown = embedded.dispatch("--dry-run").stdout
@@ -82,12 +82,12 @@ def test_a_dry_run_shows_what_would_be_fired(embedded: Installation) -> None:
     assert fired(embedded) == []
 
 
-def test_a_wrong_line_is_told_and_the_good_ones_run(embedded: Installation) -> None:
-    """In the log, in the mail, in the list and by the doctor: file, line, column and why."""
-    seen(embedded, "* * * * * noop")
+def test_a_wrong_line_is_reported_and_the_others_run(embedded: Installation) -> None:
+    """Log, mail, list and doctor have file, line, column and reason."""
+    with_schedules(embedded, "* * * * * noop")
     write_schedule(embedded, "* * * * * noop", "# fine", "* 25 * * * sleep")
     make_due(embedded)
-    sentence = "cron.d/schedule, line 3, column 3: '25' is no hour"
+    sentence = "cron.d/schedule, line 3, column 3: '25' is not a valid hour"
 
     planned = embedded.dispatch("--dry-run")
     cycle = embedded.dispatch()
@@ -105,8 +105,8 @@ def test_a_wrong_line_is_told_and_the_good_ones_run(embedded: Installation) -> N
 
 
 @pytest.mark.parametrize("arrange", ["missing", "not text", "a directory in it"])
-def test_a_file_that_cannot_be_read_is_told(embedded: Installation, arrange: str) -> None:
-    """With its name; jobs run all the same."""
+def test_an_unreadable_file_is_reported(embedded: Installation, arrange: str) -> None:
+    """With its name; jobs are run."""
     embedded.enqueue("noop")
     if arrange == "not text":
         (embedded.home / "mine").write_bytes(b"* * * * * noop\n\xff\n")
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_told(embedded: Installation, arrange: str
 
 
 def test_several_files_and_a_directory_are_read(embedded: Installation) -> None:
-    """A name that is taken in another file is refused; what an editor left behind is not read."""
+    """A name used in another file is refused; backup files of editors are not read."""
     write_schedule(embedded, "* * * * * noop", name="schedule.d/one")
     write_schedule(embedded, "* * * * * sleep", "* * * * * noop", name="schedule.d/two")
     write_schedule(embedded, "nonsense", name="schedule.d/two~")
@@ -142,9 +142,9 @@ def test_several_files_and_a_directory_are_read(embedded: Installation) -> None:
 # --- the command line -------------------------------------------------------------------------------------
 
 
-def test_the_list_shows_last_and_next_in_both_zones(embedded: Installation) -> None:
+def test_the_list_shows_last_and_next_runs_in_both_zones(embedded: Installation) -> None:
     """As text and as JSON."""
-    seen(embedded, "30 14 * * * noop tz=Europe/Berlin", "* * * * * sleep")
+    with_schedules(embedded, "30 14 * * * noop tz=Europe/Berlin", "* * * * * sleep")
     make_due(embedded)
     embedded.dispatch()
 
@@ -162,8 +162,8 @@ def test_the_list_shows_last_and_next_in_both_zones(embedded: Installation) -> N
 
 
 def test_a_schedule_is_paused_and_resumed_by_hand(installation: Installation) -> None:
-    """On all hosts; what was due meanwhile is left out, with the reason."""
-    seen(installation, "* * * * * noop")
+    """On all hosts; due times during the pause are skipped, with the reason."""
+    with_schedules(installation, "* * * * * noop")
     paused = installation.run("mayfly", "schedules", "pause", "noop", "--reason", "the printer burns")
     make_due(installation)
     installation.dispatch()
@@ -184,8 +184,8 @@ def test_a_schedule_is_paused_and_resumed_by_hand(installation: Installation) ->
 
 
 def test_a_schedule_is_run_now(installation: Installation) -> None:
-    """Its job, with its payload and lane, whatever its rule says; not twice where that is to be skipped."""
-    seen(installation, '0 0 1 1 * sleep {"seconds": 0} lane=naps', "0 0 1 1 * noop overlap=skip")
+    """Its job has its payload and lane, independent of its rule; with overlap=skip not while one is unfinished."""
+    with_schedules(installation, '0 0 1 1 * sleep {"seconds": 0} lane=naps', "0 0 1 1 * noop overlap=skip")
 
     first, second = (installation.run("mayfly", "schedules", "run-now", "sleep") for _ in range(2))
     noop, again = (installation.run("mayfly", "schedules", "run-now", "noop") for _ in range(2))
@@ -204,14 +204,14 @@ def test_a_schedule_is_run_now(installation: Installation) -> None:
         (("pause", "nop"), "There is no schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
         (("resume", "nop"), "Did you mean 'noop'?"),
         (("run-now", "nop"), "Did you mean 'noop'?"),
-        (("pause", "noop", "--until", "tomorrow"), "'tomorrow' is not a time with a zone"),
-        (("pause", "noop", "--until", "2031-05-04T12:00"), "is not a time with a zone"),
-        (("pause", "noop", "--until", "2001-05-04T12:00Z"), "is in the past"),
+        (("pause", "noop", "--until", "tomorrow"), "'tomorrow' must be a time with a zone"),
+        (("pause", "noop", "--until", "2031-05-04T12:00"), "must be a time with a zone"),
+        (("pause", "noop", "--until", "2001-05-04T12:00Z"), "must be a time in the future"),
         (("pause",), "Missing argument 'NAME'"),
     ],
 )
-def test_wrong_usage_is_a_sentence(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
-    """And exit 64."""
+def test_wrong_usage_is_an_error_message(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
+    """With exit code 64."""
     write_schedule(embedded, "* * * * * noop")
 
     ran = embedded.run("mayfly", "schedules", *arguments)
@@ -235,7 +235,7 @@ def rollup(job: Job) -> int:
 
 
 def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> None:
-    """Until it is synced the doctor says so; without schedule() the file goes away again."""
+    """Until it is synced doctor reports it; without schedule() its file is removed."""
     create_embedded(embedded.url)
     module = embedded.home / "figures.py"
     module.write_text(DECLARING)
@@ -248,25 +248,25 @@ def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> N
     written = embedded.run("mayfly", "schedules", "sync", **settings)
     after = embedded.run("mayfly", "doctor", **settings).stdout
     embedded.dispatch(**settings)
-    embedded.execute("DELETE FROM mayfly_jobs")  # where the minute has turned since it was written
+    embedded.execute("DELETE FROM mayfly_jobs")  # in case the minute has changed since it was written
     make_due(embedded)
     embedded.dispatch(**settings)
 
     assert ("run `mayfly schedules sync`" in before, "run `mayfly schedules sync`" in after) == (True, False)
     assert shown.stdout.splitlines()[1:] == ['* * * * * rollup {"depth":2} lane=figures tz=Europe/Berlin']
-    assert written.stdout == f"1 schedule from Python, in {synced}.\n"
+    assert written.stdout == f"Wrote 1 schedule to {synced}.\n"
     [row] = embedded.rows("SELECT lane, status, result FROM mayfly_jobs")
     assert tuple(row) == ("figures", "done", "2")
     embedded.run("mayfly", "schedules", "sync", HANDLERS="tests.basic_handlers")
     assert not synced.exists()
 
 
-def test_a_wrong_declaration_is_a_sentence(embedded: Installation) -> None:
-    """Of the module that has it; nothing is written."""
+def test_a_wrong_declaration_is_an_error_message(embedded: Installation) -> None:
+    """It names the module; nothing is written."""
     (embedded.home / "figures.py").write_text('import mayfly\nmayfly.schedule("rollup", "* 25 * * *")\n')
 
     ran = embedded.run("mayfly", "schedules", "sync", HANDLERS="figures")
 
     assert ran.returncode == 64
-    assert "BadDeclaration: schedule('rollup', …): '25' is no hour" in ran.stderr
+    assert "BadDeclaration: schedule('rollup', …): '25' is not a valid hour" in ran.stderr
     assert not (embedded.home / "cron.d").exists()

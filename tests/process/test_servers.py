@@ -1,4 +1,4 @@
-"""The private servers keep what was committed, and nothing of them stays."""
+"""The private servers keep committed data, and leave nothing behind."""
 
 import shutil
 import subprocess
@@ -25,8 +25,8 @@ sys.stdin.read()
 """
 
 
-def test_what_was_committed_outlives_a_kill(restartable_server: PrivateServer) -> None:
-    """The kill is real, and the data is there after the next start, at the same address."""
+def test_committed_data_survives_a_kill(restartable_server: PrivateServer) -> None:
+    """It is there after the next start, at the same address."""
     restartable_server.create_database("kept")
     engine = create_engine(restartable_server.url("kept"), poolclass=NullPool)
     with engine.begin() as connection:
@@ -43,15 +43,15 @@ def test_what_was_committed_outlives_a_kill(restartable_server: PrivateServer) -
     restartable_server.drop_database("kept")
 
 
-def test_a_test_that_left_its_server_dead_does_not_harm_the_next(restartable_server: PrivateServer) -> None:
-    """Each test finds the server running; this one leaves it killed, on purpose."""
+def test_a_killed_server_does_not_harm_the_next_test(restartable_server: PrivateServer) -> None:
+    """Each test finds the server running; this one leaves it killed."""
     assert restartable_server.execute("SELECT 1") == [(1,)]
 
     restartable_server.kill()
 
 
-def test_a_server_that_does_not_come_back_is_no_reason_to_skip(restartable_server: PrivateServer) -> None:
-    """Only a database that cannot be had is: one that a test broke must fail that test."""
+def test_a_server_that_does_not_restart_fails_its_test(restartable_server: PrivateServer) -> None:
+    """Only a database that is not available is a reason to skip."""
     other = PRIVATE[restartable_server.engine_name]()
     other.start()
     other.stop()
@@ -74,8 +74,8 @@ def test_a_removed_server_leaves_nothing(restartable_server: PrivateServer) -> N
     assert other.leftovers() == []
 
 
-def test_a_test_run_that_is_killed_leaves_no_server(restartable_server: PrivateServer) -> None:
-    """kill -9 gives the tests no time to clean up: the undertaker does it."""
+def test_a_killed_test_run_leaves_no_server(restartable_server: PrivateServer) -> None:
+    """After kill -9 a separate process cleans up."""
     tests = subprocess.Popen(
         [sys.executable, "-c", START_ONE, restartable_server.engine_name],
         stdin=subprocess.PIPE,

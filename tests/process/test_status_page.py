@@ -1,4 +1,4 @@
-"""The page while its runner writes it: a dispatcher looks at any moment, and a kill may come at any moment."""
+"""The status page while its runner writes it: a read or a kill may come at any moment."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ DEADLINE = 12345.6789
 LOOKS = 20_000
 
 
-def test_a_page_is_never_found_half_written(tmp_path: Path) -> None:
-    """However often one looks while jobs come and go: the deadline stands, and a job is there whole or not at all."""
+def test_a_page_is_never_read_half_written(tmp_path: Path) -> None:
+    """However often it is read: the deadline is there, and a job is complete or absent."""
     path = tmp_path / "worker-1-1.page"
     page = StatusPage(path)
     page.expect_end_by(DEADLINE)
     writer = os.fork()
     if writer == 0:
-        write_for_ever(path)
+        write_endlessly(path)
     wait_until(lambda: page.read().done, "jobs come and go")
 
     seen = [page.read() for _ in range(LOOKS)]
@@ -36,8 +36,8 @@ def test_a_page_is_never_found_half_written(tmp_path: Path) -> None:
     assert read_status_page(path) is not None
 
 
-def test_a_full_state_directory_is_a_sentence(embedded: Installation) -> None:
-    """A page that memory has no room for would be a SIGBUS, and a dispatcher that dies without a word."""
+def test_a_full_state_directory_is_an_error_message(embedded: Installation) -> None:
+    """Otherwise writing a page would raise SIGBUS and kill the dispatcher."""
     state = embedded.home / "state"
     state.mkdir(mode=0o700)
     job_id = embedded.enqueue("noop")[0]
@@ -63,7 +63,7 @@ def mounted(directory: Path) -> Iterator[None]:
         subprocess.run(["umount", directory], check=True)
 
 
-def write_for_ever(path: Path) -> None:
+def write_endlessly(path: Path) -> None:
     page = StatusPage(path)
     page.expect_end_by(DEADLINE)
     while True:

@@ -1,4 +1,4 @@
-"""Traces of real processes, as a real collector receives them: from enqueue to the handler, cycles and claims."""
+"""Traces of real processes, received by a real collector: from enqueue to the handler, cycles and claims."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.process.installation import CHECKOUT, Installation, handler_modules
 from tests.receivers import Receiver, free_port, http_receiver
 
-# An application of its own, with its own tracing: all that Mayfly needs is that there is a span.
+# An application with its own tracing: Mayfly only needs a current span.
 PRODUCER = """
 import sys
 from opentelemetry.sdk.trace import TracerProvider
@@ -24,7 +24,7 @@ with tracer.start_as_current_span("order") as span:
         mayfly.enqueue(type_name)
     print(f"{span.get_span_context().trace_id:032x} {span.get_span_context().span_id:016x}")
 """
-ERROR, CONSUMER = 2, 5  # in the protocol's numbers
+ERROR, CONSUMER = 2, 5  # numbers of the protocol
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def traced_settings(collector: Receiver) -> dict[str, str]:
 
 
 def spans_in(collector: Receiver) -> list[Any]:
-    assert {each.path for each in collector.heard} <= {"/v1/traces"}
-    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.heard]
+    assert {each.path for each in collector.requests} <= {"/v1/traces"}
+    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.requests]
     return [
         span
         for request in requests
@@ -54,7 +54,7 @@ def named(collector: Receiver, name: str) -> list[Any]:
 
 
 def enqueue_in_a_trace(installation: Installation, *type_names: str, **settings: str) -> tuple[str, str]:
-    """The trace and the span in which they were enqueued."""
+    """Returns the ids of the trace and of the span in which they were enqueued."""
     ran = subprocess.run(
         [sys.executable, "-c", PRODUCER, *type_names],
         env=installation.environment(**settings),
@@ -73,8 +73,8 @@ def results(installation: Installation) -> list[dict[str, str]]:
     return [json.loads(row.result) for row in installation.rows("SELECT result FROM mayfly_jobs ORDER BY id")]
 
 
-def test_a_job_goes_on_with_the_trace_it_was_enqueued_in(embedded: Installation, collector: Receiver) -> None:
-    """And its handler runs inside of its span, whatever kind of handler it is."""
+def test_a_job_continues_the_trace_of_its_producer(embedded: Installation, collector: Receiver) -> None:
+    """Its handler runs inside its span, for every kind of handler."""
     settings = traced_settings(collector)
     type_names = ("traced", "traced_async", "traced_threads")
     trace_id, span_id = enqueue_in_a_trace(embedded, *type_names, **settings)
@@ -89,8 +89,8 @@ def test_a_job_goes_on_with_the_trace_it_was_enqueued_in(embedded: Installation,
     assert results(embedded) == [{"trace_id": trace_id, "span_id": job.span_id.hex()} for job in jobs]
 
 
-def test_what_a_handler_enqueues_belongs_to_the_same_trace(embedded: Installation, collector: Receiver) -> None:
-    """From job to job."""
+def test_jobs_enqueued_by_a_handler_belong_to_its_trace(embedded: Installation, collector: Receiver) -> None:
+    """The span of the handler's job is the parent."""
     settings = traced_settings(collector)
     trace_id, _ = enqueue_in_a_trace(embedded, "traced_parent", **settings)
 
@@ -103,7 +103,7 @@ def test_what_a_handler_enqueues_belongs_to_the_same_trace(embedded: Installatio
 
 
 def test_cycles_claims_and_jobs_have_spans(installation: Installation, collector: Receiver) -> None:
-    """A job without a trace of its own belongs to the cycle's, as the claims do."""
+    """A job without a trace belongs to that of the cycle, as the claims do."""
     installation.enqueue("traced")
 
     installation.dispatch(**traced_settings(collector))
@@ -113,11 +113,12 @@ def test_cycles_claims_and_jobs_have_spans(installation: Installation, collector
     assert {each.parent_span_id for each in (job, *claims)} == {cycle.span_id}
     assert cycle.start_time_unix_nano < claims[0].start_time_unix_nano < job.start_time_unix_nano
     assert job.end_time_unix_nano < cycle.end_time_unix_nano
-    taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.queue"]
+    taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.jobs"]
     assert sum(taken) == 1
+    assert [each.value.int_value for each in cycle.attributes if each.key == "mayfly.pending"] == [1]
 
 
-def test_a_failure_is_one_of_the_span(embedded: Installation, collector: Receiver) -> None:
+def test_a_failed_job_has_a_failed_span(embedded: Installation, collector: Receiver) -> None:
     """With the first line of the error, and never the payload."""
     embedded.enqueue("traced_failure", '{"card": "xyzzy"}')
 
@@ -125,11 +126,21 @@ def test_a_failure_is_one_of_the_span(embedded: Installation, collector: Receive
 
     [job] = named(collector, "job traced_failure")
     assert (job.status.code, job.status.message) == (ERROR, "RuntimeError: no such customer")
-    assert b"xyzzy" not in b"".join(each.body for each in collector.heard)
+    assert b"xyzzy" not in b"".join(each.body for each in collector.requests)
 
 
-def test_what_a_row_says_may_be_anything(embedded: Installation, collector: Receiver) -> None:
-    """It came by plain SQL; the job runs."""
+def test_a_failed_span_has_no_value_of_a_redacted_field(embedded: Installation, collector: Receiver) -> None:
+    """As in logs and alerts."""
+    embedded.enqueue("traced_failure", '{"token": "xyzzy", "reason": "xyzzy is not valid"}')
+
+    embedded.dispatch(**traced_settings(collector))
+
+    [job] = named(collector, "job traced_failure")
+    assert (job.status.code, job.status.message) == (ERROR, "RuntimeError: ••• is not valid")
+
+
+def test_an_invalid_trace_context_is_ignored(embedded: Installation, collector: Receiver) -> None:
+    """It may have been inserted by SQL; the job runs."""
     embedded.enqueue("traced", trace_context="nonsense")
 
     assert embedded.dispatch(**traced_settings(collector)).returncode == 0
@@ -138,8 +149,8 @@ def test_what_a_row_says_may_be_anything(embedded: Installation, collector: Rece
     assert len(named(collector, "job traced")) == 1
 
 
-def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
-    """Jobs are done, the exit code is theirs, and cron has nothing to mail."""
+def test_an_unreachable_collector_harms_nothing(embedded: Installation) -> None:
+    """Jobs are done, the exit code is not affected, and cron has nothing to mail."""
     embedded.enqueue("traced", count=3)
 
     cycle = embedded.dispatch(OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}", HANDLERS=handler_modules("tracing"))
@@ -148,8 +159,8 @@ def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
     assert "ERROR: Sending traces failed: the collector at OTLP_ENDPOINT did not accept" in embedded.log
 
 
-def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installation) -> None:
-    """Neither by who enqueues nor by who runs it."""
+def test_without_tracing_nothing_is_stored_or_imported(embedded: Installation) -> None:
+    """Neither by the producer nor by the runner."""
     embedded.new_interpreters = True
     embedded.dispatch()
     enqueued = embedded.run("mayfly", "enqueue", "traced", HANDLERS="tests.process.sample_handlers.tracing")
@@ -160,8 +171,8 @@ def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installa
     assert results(embedded) == [{}]
 
 
-def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installation) -> None:
-    """The jobs run without traces."""
+def test_a_missing_package_is_an_error_message(embedded: Installation) -> None:
+    """It names the extra to install; jobs run without traces."""
     embedded.new_interpreters = True
     embedded.enqueue("noop")
     hidden = embedded.home / "hidden" / "opentelemetry"

@@ -1,9 +1,10 @@
-"""`mayfly why`, by somebody who looks at a real installation."""
+"""`mayfly why` on a real installation."""
 
 import json
 
 import pytest
 
+from mayfly.process import Timing
 from tests.process.installation import Installation
 
 
@@ -13,8 +14,8 @@ def why(installation: Installation, job_id: int, *arguments: str) -> str:
     return ran.stdout
 
 
-def test_a_job_is_asked_about_from_its_enqueue_to_its_end(installation: Installation) -> None:
-    """Nobody has run a cycle; then it is paused, then run."""
+def test_the_reason_is_shown_from_enqueue_to_done(installation: Installation) -> None:
+    """Before the first cycle, while paused, when resumed, and after the run."""
     [job_id] = installation.enqueue("noop", lane="mail")
 
     before = why(installation, job_id)
@@ -28,27 +29,28 @@ def test_a_job_is_asked_about_from_its_enqueue_to_its_end(installation: Installa
 
     assert before.splitlines() == [
         f"Job {job_id} (noop, lane mail) is pending.",
-        "  No cycle has run yet: is cron set up? See scripts/install-cron.",
+        "  No cycle has run yet: is cron set up? Run `mayfly cron install`.",
     ]
     assert (paused["id"], paused["lane"], paused["status"]) == (job_id, "mail", "pending")
     assert [each["why"] for each in paused["reasons"]] == ["paused"]
     assert paused["reasons"][0]["text"].endswith(": the vendor is down.")
     assert following.splitlines()[1] == "  It is next: the next cycle will start a runner for it."
-    assert after.splitlines()[1].startswith("  It is done since ")
+    assert after.splitlines()[1].startswith("  Done since ")
 
 
-def test_a_job_that_runs_says_on_which_host(embedded: Installation) -> None:
-    """While it does."""
-    [job_id] = embedded.enqueue("latch")
+def test_a_claimed_job_has_its_host(embedded: Installation) -> None:
+    """With runner and time of the claim, before the first figures of the runner."""
+    embedded.timing = Timing(figures_seconds=600)
+    [job_id] = embedded.enqueue("gated")
     cycle = embedded.start("dispatcher", HOST_NAME="web1")
-    embedded.wait_for_latch()
+    embedded.wait_for_gate()
 
-    told = why(embedded, job_id)
-    embedded.release_latch()
+    shown = why(embedded, job_id)
+    embedded.open_gate()
     cycle.wait(60)
 
-    assert "  It is being processed by worker-" in told
-    assert " on web1 since " in told
+    assert "  It was claimed by worker-" in shown
+    assert " on web1 at " in shown
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,8 @@ def test_a_job_that_runs_says_on_which_host(embedded: Installation) -> None:
         (("12",), "There is no job 12"),
     ],
 )
-def test_wrong_usage_is_a_sentence(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
-    """And exit 64."""
+def test_wrong_usage_is_an_error_message(embedded: Installation, arguments: tuple[str, ...], sentence: str) -> None:
+    """With exit code 64."""
     ran = embedded.run("mayfly", "why", *arguments)
 
     assert (ran.returncode, ran.stdout) == (64, "")

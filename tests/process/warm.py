@@ -1,7 +1,7 @@
-"""Start `python -m …` by a fork of a process that has its imports already: a new interpreter takes half a second.
+"""Start `python -m …` by forking a process that has imported everything: a new interpreter takes half a second.
 
-One warm process serves a whole test session. It has imported the library and what handlers import, but no handlers:
-those differ from test to test, and the dispatcher must not have them.
+One warm process serves a whole test session. It has imported the library and the imports of handlers, but no
+handlers: those differ from test to test, and the dispatcher must not have them.
 """
 
 import atexit
@@ -24,18 +24,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn
 
-from mayfly.process.timing import Timing, use_timing
+from mayfly.process import Timing, use_timing
 
 CHECKOUT = Path(__file__).parent.parent.parent
 MESSAGE_BYTES = 256 << 10
 EXIT_STATUS = struct.Struct("i")
-# What each program would import, or its handlers. None of it starts a thread.
+# The imports of each program, and of handlers. None of them starts a thread.
 IMPORTS = {
     "dispatcher": (
         "dispatcher.cli",
-        "dispatcher.supervise",
-        "dispatcher.steps",
-        "dispatcher.linger",
+        "dispatcher.full_cycle",
         "runner.cli",
         "sqlalchemy",
         "pydantic",
@@ -43,13 +41,13 @@ IMPORTS = {
         "psycopg",
     ),
     "runner": ("runner.cli", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
-    "mayfly": ("mayfly.cli.main", "mayfly.schema.migrations", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
+    "mayfly": ("mayfly.cli", "mayfly.schema.migrations", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
     "console": ("console.server", "pymysql", "psycopg"),
 }
 
 
 class ForkedProcess:
-    """A process that the warm process forked, with the part of subprocess.Popen's interface that tests use."""
+    """A process forked by the warm process, with the part of subprocess.Popen's interface that tests use."""
 
     def __init__(self, pid: int, stdout: IO[str], stderr: IO[str], exited: int) -> None:
         self.pid = pid
@@ -80,7 +78,7 @@ class ForkedProcess:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it has printed by its end."""
+        """Its complete output."""
         deadline = None if timeout is None else time.monotonic() + timeout
         chunks: dict[int, list[bytes]] = {self.stdout.fileno(): [], self.stderr.fileno(): []}
         with selectors.PollSelector() as selector:
@@ -126,19 +124,19 @@ class ForkedProcess:
 
     def _read_exit(self) -> None:
         status = os.read(self._exited, EXIT_STATUS.size)
-        # Without a status the warm process itself has died, and its children's ends are unknown.
+        # Without a status the warm process itself has died, and the exits of its children are unknown.
         self.returncode = os.waitstatus_to_exitcode(EXIT_STATUS.unpack(status)[0]) if status else -signal.SIGKILL
 
 
 class WarmProcess:
-    """The client's side. Forks one process per request."""
+    """The client. Forks one process per request."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.process.warm", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            # As cron gives it, so that locale and encodings are those of a real start.
+            # As cron sets it, so that locale and encodings are those of a real start.
             env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(CHECKOUT)},
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -166,14 +164,14 @@ class WarmProcess:
 
 @cache
 def warm_process() -> WarmProcess:
-    """The one of this test session, started by the first test that needs it."""
+    """That of this test session, started by the first test that needs it."""
     process = WarmProcess()
     atexit.register(process.close)
     return process
 
 
 class _Server:
-    """The warm process itself: forks, and reports how its children ended."""
+    """The warm process itself: forks, and reports the exits of its children."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -187,6 +185,7 @@ class _Server:
                 if key.fileobj is not self._requests:
                     self._report_exit(key.fd)
                 elif not self._fork_one():
+                    self._kill_left()
                     return
 
     def _fork_one(self) -> bool:
@@ -196,7 +195,7 @@ class _Server:
         asked = json.loads(request)
         for module in IMPORTS[asked["arguments"][0]]:
             import_module(module)
-        gc.freeze()  # so that the collector does not copy what all children share
+        gc.freeze()  # so that garbage collection does not copy memory that all children share
         pid = os.fork()
         if not pid:
             self._close_in_child()
@@ -220,6 +219,11 @@ class _Server:
         os.close(exited)
         os.close(pidfd)
 
+    def _kill_left(self) -> None:
+        """The test session is gone: if it was killed, processes of its tests are still running."""
+        for pid, _exited in self._exits.values():
+            os.kill(pid, signal.SIGKILL)
+
     def _close_in_child(self) -> None:
         self._selector.close()
         self._requests.close()
@@ -229,8 +233,8 @@ class _Server:
 
 
 def _become(arguments: Sequence[str], environ: Mapping[str, str], descriptors: Sequence[int]) -> NoReturn:
-    """In the forked child: what a new interpreter would be. Does not return."""
-    os.setsid()  # as cron does it; `Installation.processes` finds a process and its descendants by their session
+    """In the forked child: become what a new interpreter would be. Does not return."""
+    os.setsid()  # as cron does; `Installation.processes` finds a process and its descendants by their session
     out, err, exited = descriptors
     os.close(exited)
     os.dup2(out, 1)

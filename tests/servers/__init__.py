@@ -1,4 +1,4 @@
-"""Where the tests' database servers come from: those that a variable names, else private ones."""
+"""The database servers of the tests: those named by a variable, otherwise private ones."""
 
 import shutil
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from tests.servers.mariadb import MariaDBServer
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.private import PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
@@ -15,6 +16,7 @@ __all__ = [
     "PRIVATE",
     "DidNotStart",
     "MariaDBServer",
+    "PgBouncer",
     "PostgresServer",
     "PrivateServer",
     "Server",
@@ -30,12 +32,13 @@ PRIVATE: Mapping[str, type[MariaDBServer | PostgresServer]] = {
     "mariadb": MariaDBServer,
     "postgres": PostgresServer,
 }
-PROGRAMS = {"curl": "curl", "node": "nodejs", "cc": "gcc"}  # some tests run examples of the docs, or compile
+# Some tests run examples of the docs, or compile.
+PROGRAMS = {"curl": "curl", "node": "nodejs", "cc": "gcc libc6-dev"}
 DRIVERS = {"mariadb": "mysql+pymysql", "mysql": "mysql+pymysql", "postgres": "postgresql+psycopg"}
 
 
 def engine_names(environ: Mapping[str, str]) -> list[str]:
-    """Debian has no MySQL server, so that one is tested only where somebody names one."""
+    """Debian has no MySQL server, so it is tested only if a variable names one."""
     return ["sqlite", *PRIVATE] + (["mysql"] if server_url(environ, "mysql") else [])
 
 
@@ -44,7 +47,7 @@ def server_url(environ: Mapping[str, str], engine_name: str) -> str | None:
 
 
 def named_server(engine_name: str, url: str) -> Server:
-    """The server at that URL, whatever driver and database it speaks of."""
+    """The server at that URL; its driver and database are ignored."""
     try:
         parsed = make_url(url).set(drivername=DRIVERS[engine_name])
         if engine_name == "postgres" and not parsed.database:
@@ -59,17 +62,14 @@ def named_server(engine_name: str, url: str) -> Server:
 
 
 def missing_packages(environ: Mapping[str, str]) -> list[str]:
-    """The Debian packages of what this machine does not have: servers that no variable names, and other programs."""
-    servers = [
-        server.package
-        for engine_name, server in PRIVATE.items()
-        if not server_url(environ, engine_name) and server.programs() is None
-    ]
+    """The Debian packages of servers that no variable names and of other programs, if they are missing here."""
+    needed = [server for engine_name, server in PRIVATE.items() if not server_url(environ, engine_name)]
+    servers = [server.package for server in (*needed, PgBouncer) if server.programs() is None]
     return servers + [package for name, package in PROGRAMS.items() if shutil.which(name) is None]
 
 
 def program(name: str) -> str:
-    """Where it is; missing, it skips a test on a laptop and fails it in CI, as a server does."""
+    """Its path. If it is missing, a test is skipped, and fails in CI, as for a server."""
     found = shutil.which(name)
     if found is None:
         raise Unavailable(f"No {name} is installed: `apt-get install {PROGRAMS[name]}` brings it.")

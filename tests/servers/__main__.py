@@ -1,10 +1,20 @@
-"""Print the Debian packages that the tests need on this machine and do not find; scripts/test asks."""
+"""Print the Debian packages that the tests need and this machine lacks; used by scripts/test.
+With `torture`, also those of scripts/torture, which otherwise skips Galera and faults of the network.
+"""
 
 import os
+import sys
+from pathlib import Path
 from shutil import which
 
 from tests.servers import missing_packages
 
-PROGRAMS = {"promtool": "prometheus", "chromium": "chromium"}  # and where they come from
+PROGRAMS = {"promtool": "prometheus", "chromium": "chromium"}  # and their packages
+TORTURE_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "rsync": "rsync"}
+GALERA = Path("/usr/lib/galera/libgalera_smm.so")
 
-print(*missing_packages(os.environ), *(package for program, package in PROGRAMS.items() if which(program) is None))
+programs, packages = PROGRAMS, missing_packages(os.environ)
+if "torture" in sys.argv:
+    programs = {**PROGRAMS, **TORTURE_PROGRAMS}
+    packages += [] if GALERA.exists() else ["galera-4"]
+print(*packages, *(package for program, package in programs.items() if which(program) is None))

@@ -1,15 +1,15 @@
-"""Where the tests' databases have their files: in memory if there is room, for a COMMIT on a disk takes its time."""
+"""The directory of the tests' databases: in memory if there is room, since a COMMIT on a disk is slow."""
 
 import shutil
 
 import psutil
 
 MEMORY = "/dev/shm"
-DISK = "/tmp"  # not TMPDIR: the accounts mysql and postgres must be able to enter, and a socket's path is short
-ROOM = 8 << 30  # bytes: some servers for each of the processes that share the tests, and their logs
+DISK = "/tmp"  # not TMPDIR: the users mysql and postgres need access, and the path of a socket must be short
+ROOM = 8 << 30  # bytes: some servers per xdist worker, and their logs
 
-# Nothing is tested less for it: what is killed here is always a process, never the machine, and what a process has
-# written outlives it in either place.
+# This weakens no test: tests kill processes, never the machine, and what a process has written
+# survives it on either kind of file system.
 
 
 def directory_for_databases() -> str:

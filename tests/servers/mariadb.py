@@ -11,19 +11,19 @@ from tests.servers.private import PrivateServer
 
 
 class MariaDBServer(PrivateServer):
-    """MariaDB with its own defaults, which are not Debian's: latin1 unless a table says otherwise."""
+    """MariaDB with its own defaults, which differ from Debian's: latin1 unless a table has another character set."""
 
     package = "mariadb-server"
     account = "mysql"
     stop_signal = signal.SIGTERM
 
     def __init__(self, password: str | None = None) -> None:
-        # PyMySQL would read all of the machine's certificates at every connect, for 30 ms.
+        # PyMySQL would load all certificates of the machine at every connect, which takes 30 ms.
         super().__init__("mariadb", URL.create("mysql+pymysql"), {"ssl_disabled": True}, password)
 
     @classmethod
     def programs(cls) -> tuple[Path, Path] | None:
-        """The server is in sbin, which is not in everyone's PATH."""
+        """The server is in sbin, which is not always in PATH."""
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
         initialiser, server = (
             shutil.which("mariadb-install-db", path=path),
@@ -44,13 +44,13 @@ class MariaDBServer(PrivateServer):
     def command(self, program: Path) -> list[str]:
         settings = {
             "datadir": self.home / "data",
-            "tmpdir": self.home,  # a server that starts removes what others have of temporary tables in theirs
+            "tmpdir": self.home,  # a starting server deletes temporary tables of others from a shared directory
             "socket": self.home / "socket",
             "pid-file": self.home / "pid",
             "init-file": self.home / "welcome.sql",
             "bind-address": "127.0.0.1",
             "port": self.port,
             "skip-name-resolve": "ON",
-            "default-time-zone": "+05:45",  # nobody's default: a time that is not stored as UTC shows
+            "default-time-zone": "+05:45",  # an unusual zone, to detect times that are not stored as UTC
         }
         return [str(program), "--no-defaults", *(f"--{name}={value}" for name, value in settings.items())]

@@ -16,14 +16,14 @@ class PostgresServer(PrivateServer):
 
     package = "postgresql"
     account = "postgres"
-    stop_signal = signal.SIGINT  # "fast": it does not wait for its clients to leave
+    stop_signal = signal.SIGINT  # "fast": it does not wait for clients to disconnect
 
     def __init__(self) -> None:
         super().__init__("postgres", URL.create("postgresql+psycopg", database="postgres"))
 
     @classmethod
     def programs(cls) -> tuple[Path, Path] | None:
-        """Debian keeps them out of PATH, in a directory for each major version: the newest is taken."""
+        """Debian installs them outside PATH, in a directory per major version: the newest is used."""
         homes = list(Path("/usr/lib/postgresql").glob("[0-9]*/bin"))
         homes.sort(key=lambda home: float(home.parent.name), reverse=True)
         on_path = shutil.which("postgres")
@@ -43,7 +43,7 @@ class PostgresServer(PrivateServer):
             f"--pgdata={self.home / 'data'}",
             "--username=mayfly",
             f"--pwfile={secret}",
-            "--auth=password",  # checked, and cheaper than scram at every connect
+            "--auth=password",  # checked, and faster than scram at every connect
             "--encoding=UTF8",
             "--locale=C",
         )
@@ -53,7 +53,7 @@ class PostgresServer(PrivateServer):
             "listen_addresses": "127.0.0.1",
             "port": self.port,
             "unix_socket_directories": self.home,
-            "timezone": "Asia/Kathmandu",  # nobody's default: a time that is not stored as UTC shows
+            "timezone": "Asia/Kathmandu",  # an unusual zone, to detect times that are not stored as UTC
             "dynamic_shared_memory_type": "mmap",  # in our directory: a kill leaves nothing in /dev/shm
         }
         return [
@@ -64,7 +64,7 @@ class PostgresServer(PrivateServer):
         ]
 
     def forget_shared_memory(self) -> None:
-        """The segment that keeps a second server out of the data outlives a kill; the pid file names it."""
+        """The segment that keeps a second server out of the data survives a kill; the pid file names it."""
         with suppress(FileNotFoundError, IndexError):
             segment = (self.home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
             subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Run a server of the tests' own: in a temporary directory, on the loopback, without a trace at the end."""
+"""Run private servers for the tests: in a temporary directory, on the loopback, removed at the end."""
 
 import os
 import pwd
@@ -25,11 +25,11 @@ from tests.servers.server import DidNotStart, Server, Unavailable
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
-# Below the kernel's ephemeral range, where a client that calls a killed server can be given that very port.
+# Below the kernel's ephemeral range: a client of a killed server could otherwise be given the server's port.
 PORTS = range(20000, 32000)
-# Waits for the end of the tests and cleans up after those that had no time for it (kill -9). Ten seconds at
-# most, since a dead server may stay a zombie where nobody waits for orphans.
-UNDERTAKER = """
+# Waits for the end of the tests and cleans up if they were killed (kill -9). Ten seconds at most, since a dead
+# server may stay a zombie if no process reaps orphans.
+CLEANUP_SCRIPT = """
 read -r _
 kill -QUIT "$1"
 for _ in $(seq 100); do kill -0 "$1" || break; sleep 0.1; done
@@ -38,7 +38,7 @@ rm -rf "$2"
 
 
 class PrivateServer(Server, ABC):
-    """A server that belongs to the tests alone; the first start makes its data directory."""
+    """A server of this test run; the first start creates its data directory."""
 
     can_restart = True
     package: ClassVar[str]
@@ -49,19 +49,19 @@ class PrivateServer(Server, ABC):
     def __init__(
         self, engine_name: str, url: URL, connect_args: dict[str, Any] | None = None, password: str | None = None
     ) -> None:
-        # No other run knows it, so none mistakes our server for its own; and a URL must escape it.
+        # Random, so that no other test run connects to this server; and a URL must escape it.
         self.password = password or f"p%{secrets.token_hex(8)}@:/"
         self.port = free_port()
         self.directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._undertaker: subprocess.Popen[bytes] | None = None
+        self._cleanup: subprocess.Popen[bytes] | None = None
         address = url.set(username="mayfly", password=self.password, host="127.0.0.1", port=self.port)
         super().__init__(engine_name, address, connect_args)
 
     @classmethod
     @abstractmethod
     def programs(cls) -> tuple[Path, Path] | None:
-        """The program that fills a data directory and the server's own, if they are installed."""
+        """The program that fills a data directory and the server's program, if they are installed."""
 
     @abstractmethod
     def initialise(self, program: Path) -> None:
@@ -77,6 +77,11 @@ class PrivateServer(Server, ABC):
         return self.directory
 
     @property
+    def alternative(self) -> str:
+        """To an installed server, in the note about a missing one."""
+        return f", or let TEST_{self.engine_name.upper()}_URL name one that runs"
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -87,7 +92,7 @@ class PrivateServer(Server, ABC):
             if self.directory is None:
                 self._make_directory()
                 self.initialise(initialiser)
-                # A new data directory that is killed before one clean stop may be beyond recovery.
+                # A new data directory that is killed before its first clean stop may not be recoverable.
                 self._launch(server)
                 self.stop()
             self._launch(server)
@@ -113,7 +118,7 @@ class PrivateServer(Server, ABC):
             return
         with suppress(psutil.NoSuchProcess):
             server = psutil.Process(self._process.pid)
-            server.suspend()  # or it might fork one more while the others are killed
+            server.suspend()  # stopped first, or it could fork another one meanwhile
             family = [*server.children(recursive=True), server]
             for each in family:
                 with suppress(psutil.NoSuchProcess):
@@ -127,14 +132,14 @@ class PrivateServer(Server, ABC):
         self.start()
 
     def remove(self) -> None:
-        """Leave nothing behind; it cannot be started again."""
+        """Remove all files; it cannot be started again."""
         self.kill()
         if self.directory is not None:
             self.forget_shared_memory()
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def leftovers(self) -> list[str]:
-        """What remains of a server that was removed: nothing, or there is a bug."""
+        """What remains of a removed server. Anything is a bug."""
         if self.directory is None:
             return []
         left = [str(self.directory)] if self.directory.exists() else []
@@ -145,7 +150,7 @@ class PrivateServer(Server, ABC):
         return left
 
     def run(self, *arguments: str | Path) -> None:
-        """Run one of the server's programs to its end, in the server's account."""
+        """Run one of the server's programs to its end, as the server's user."""
         program = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -159,22 +164,21 @@ class PrivateServer(Server, ABC):
         try:
             output, _ = program.communicate()
         except BaseException:
-            os.killpg(program.pid, signal.SIGKILL)  # with what it started: a script starts the server itself
+            os.killpg(program.pid, signal.SIGKILL)  # with its children: a script starts the server itself
             program.communicate()
             raise
         if program.returncode:
             raise DidNotStart(f"{arguments[0]} ended with {program.returncode}: {output[-2000:].strip()}")
 
     def forget_shared_memory(self) -> None:
-        """Give back what the kernel keeps for a server that was killed."""
+        """Free the shared memory of a killed server."""
 
     def _require_programs(self) -> tuple[Path, Path]:
         found = self.programs()
         if found is None:
             raise Unavailable(
                 f"No {self.engine_name} server is installed: `apt-get install {self.package}` brings it"
-                " (scripts/test does that itself when it is root on Debian),"
-                f" or let TEST_{self.engine_name.upper()}_URL name one that runs."
+                f" (scripts/test does that itself when it is root on Debian){self.alternative}."
             )
         return found
 
@@ -186,7 +190,7 @@ class PrivateServer(Server, ABC):
             os.chown(self.directory, identity["user"], identity["group"])
 
     def _identity(self) -> dict[str, Any]:
-        """PostgreSQL refuses to be root, and MariaDB had better not be; anyone else stays who they are."""
+        """PostgreSQL refuses to run as root, and MariaDB should not; other users stay as they are."""
         if os.geteuid() != 0:
             return {}
         try:
@@ -203,11 +207,11 @@ class PrivateServer(Server, ABC):
                 stdout=log,
                 stderr=log,
                 cwd=self.home,
-                start_new_session=True,  # Ctrl-C is for the tests, and they take the server down
+                start_new_session=True,  # Ctrl-C is handled by the tests, which stop the server
                 **self._identity(),
             )
-        self._undertaker = subprocess.Popen(
-            ["sh", "-c", UNDERTAKER, "undertaker", str(self._process.pid), str(self.home)],
+        self._cleanup = subprocess.Popen(
+            ["sh", "-c", CLEANUP_SCRIPT, "cleanup", str(self._process.pid), str(self.home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -230,14 +234,14 @@ class PrivateServer(Server, ABC):
 
     def _forget_process(self) -> None:
         self._process = None
-        if self._undertaker is not None:
-            self._undertaker.kill()
-            self._undertaker.communicate()
-            self._undertaker = None
+        if self._cleanup is not None:
+            self._cleanup.kill()
+            self._cleanup.communicate()
+            self._cleanup = None
 
 
 def await_dead(processes: Sequence[psutil.Process]) -> None:
-    """A zombie is dead enough: whose child it was may be slow to notice."""
+    """A zombie counts as dead: its parent may reap it late."""
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline and any(map(is_alive, processes)):
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""A database server, whoever runs it, as the tests see it: databases are made on it and dropped."""
+"""A database server as the tests use it: databases are created on it and dropped."""
 
 import time
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 END_SECONDS = 60.0
-# Where sessions are listed, by which database and number; the asker's own number; and what ends one.
+# The list of sessions with its columns for database and id; the id of the own session; the statement that ends one.
 SESSIONS = {
     "mariadb": ("information_schema.processlist", "db", "id", "CONNECTION_ID()", "KILL {}"),
     "postgres": ("pg_stat_activity", "datname", "pid", "pg_backend_pid()", "SELECT pg_terminate_backend({})"),
@@ -18,15 +18,15 @@ SESSIONS = {
 
 
 class Unavailable(Exception):
-    """This database cannot be had here; the message says why and what to do."""
+    """This database is not available here; the message has the reason and the remedy."""
 
 
 class DidNotStart(Exception):
-    """The server's program ended, or never answered; the message has the end of its log."""
+    """The server exited or never answered; the message has the end of its log."""
 
 
 class Server:
-    """A server on which every test gets databases of its own."""
+    """A server on which every test gets its own databases."""
 
     can_restart: ClassVar[bool] = False
 
@@ -48,11 +48,11 @@ class Server:
         return self._admin_url.set(database=database).render_as_string(hide_password=False)
 
     def create_database(self, name: str, template: str | None = None) -> None:
-        """A template is PostgreSQL's affair: the new database is a copy of that one."""
+        """With a template (PostgreSQL only) the new database is a copy of it."""
         self.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
 
     def drop_database(self, name: str) -> None:
-        """Drop it even if a test left a connection open, with a transaction in it."""
+        """Drop it even if a test left a connection with an open transaction."""
         if self.is_postgres:
             self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             return
@@ -62,24 +62,24 @@ class Server:
             connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}")
 
     def end_other_sessions(self, connection: Connection, database: str) -> None:
-        """All others that work in it, to their very end: what they have begun is committed or undone."""
+        """End all others in the database and wait until their transactions are committed or rolled back."""
         deadline = time.monotonic() + END_SECONDS
         while self._kill_sessions(connection, database):
             assert time.monotonic() < deadline, f"there are still sessions in {database}"
             time.sleep(0.01)
 
     def _kill_sessions(self, connection: Connection, database: str) -> int:
-        """How many there were, without one's own."""
+        """Returns their number, without the own session."""
         table, column, key, own, kill = SESSIONS["postgres" if self.is_postgres else "mariadb"]
         listing = f"SELECT {key} FROM {table} WHERE {column} = '{database}' AND {key} <> {own}"
         sessions = connection.exec_driver_sql(listing).all()
         for (session,) in sessions:
-            with suppress(DBAPIError):  # it went by itself meanwhile
+            with suppress(DBAPIError):  # it ended by itself meanwhile
                 connection.exec_driver_sql(kill.format(session))
         return len(sessions)
 
     def engine_for(self, database: str) -> Engine:
-        """It commits each statement, and keeps no connection open."""
+        """Autocommit, without a pool of connections."""
         return self._engine(make_url(self.url(database)))
 
     def run_in(self, database: str, statements: Iterable[str]) -> None:
@@ -89,11 +89,11 @@ class Server:
                 connection.exec_driver_sql(statement)
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run one statement in a connection of its own: none stays open, so none can cross a test's fork."""
+        """Run one statement in its own connection: none stays open, so none can cross a fork of a test."""
         with self._admin.connect() as connection:
             result = connection.exec_driver_sql(statement)
             return [tuple(row) for row in result] if result.returns_rows else []
 
     def _engine(self, url: URL) -> Engine:
         engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=self._connect_args)
-        return engine.execution_options(no_parameters=True)  # a percent sign is a percent sign
+        return engine.execution_options(no_parameters=True)  # a percent sign is literal

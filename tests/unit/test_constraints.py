@@ -1,4 +1,4 @@
-"""constraints.txt pins what an install brings in, so that two installs are the same."""
+"""constraints.txt pins every dependency, so two installations get the same versions."""
 
 from importlib.metadata import requires
 from pathlib import Path
@@ -9,8 +9,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 
 
-def test_all_that_the_project_requires_is_pinned() -> None:
-    """The project's own requirements, theirs and so on, with the extras test and bench."""
+def test_every_dependency_of_the_project_is_pinned() -> None:
+    """Transitive requirements and the extras test and bench are pinned too."""
     assert required("mayfly-jobs", {"", "test", "bench"}) - pins() == set()
 
 

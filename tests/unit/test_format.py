@@ -1,7 +1,7 @@
-"""Values as people read and write them: durations, times, counts, similar names; text on a terminal."""
+"""Values as users read and write them: durations, times, counts, similar names; text on a terminal."""
 
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from mayfly.format import (
     one_line,
     painted,
     parse_duration,
+    parse_time,
     plain,
     plural,
     table,
@@ -33,26 +34,26 @@ SHOWN = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "days": 86_400}
      ("1 h", 3600), ("0.25s", 0.25), ("0", 0)],
 )  # fmt: skip
 def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
-    """Without a unit it is in seconds."""
+    """A number without a unit is in seconds."""
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @given(st.integers(0, 999_999), st.sampled_from(sorted(SECONDS)))
-def test_every_whole_number_of_a_unit_is_exact(number: int, unit: str) -> None:
+def test_every_integer_of_a_unit_is_exact(number: int, unit: str) -> None:
     assert parse_duration(f"{number}{unit}") == number * timedelta(seconds=SECONDS[unit])
 
 
 @pytest.mark.parametrize(
     "text", ["", "h", "-5m", "5 minutes", "5M", "1h30m", "٣h", "1e3", "1.h", " 5m", "nan", "9" * 10]
 )
-def test_anything_else_is_no_duration(text: str) -> None:
+def test_any_other_text_is_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match=r"^$"):
         parse_duration(text)
 
 
 @given(st.text(max_size=12))
-def test_no_text_breaks_the_parser(text: str) -> None:
-    """It is a duration that is not negative, or a ValueError."""
+def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
+    """A parsed duration is never negative."""
     try:
         found = parse_duration(text)
     except ValueError:
@@ -66,8 +67,8 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172_799, "47 h"),
      (172_800, "2 days"), (8_640_000, "100 days")],
 )  # fmt: skip
-def test_a_duration_is_shown_in_the_largest_unit_of_which_there_are_two(seconds: int, shown: str) -> None:
-    """A time in the future of another is shown as 0 s."""
+def test_a_duration_is_shown_in_the_largest_unit_with_at_least_two(seconds: int, shown: str) -> None:
+    """A negative duration is shown as 0 s."""
     assert format_duration(timedelta(seconds=seconds)) == shown
     assert format_duration(seconds) == shown
 
@@ -83,7 +84,7 @@ def test_a_measured_duration_has_milliseconds_and_tenths(seconds: float, shown: 
 
 @given(st.floats(0, 4e8), st.booleans())
 def test_a_shown_duration_is_close_to_the_true_one(seconds: float, precise: bool) -> None:
-    """Never more than one unit away, and never longer than nine characters."""
+    """It is off by at most one unit and has at most nine characters."""
     shown = format_duration(seconds, precise=precise)
     number, unit = shown.split()
 
@@ -100,7 +101,27 @@ def test_a_longer_duration_is_not_shown_as_a_shorter_one(one: float, other: floa
     assert shown(min(one, other)) <= shown(max(one, other))
 
 
-def test_a_moment_is_shown_in_utc() -> None:
+@pytest.mark.parametrize(
+    ("text", "zone", "utc"),
+    [("2026-05-04T14:00+02:00", None, NOON), ("2026-05-04T12:00", UTC, NOON), ("2026-05-04T12:00Z", UTC, NOON)],
+)
+def test_a_time_is_parsed_with_its_zone(text: str, zone: tzinfo | None, utc: datetime) -> None:
+    assert parse_time(text, zone) == utc
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "rule"),
+    [("tomorrow", UTC, "with a zone"), ("", None, "with a zone"), ("2026-05-04T12:00", None, "with a zone"),
+     ("0001-01-01T00:00:00+14:00", None, "within the years 1 to 9999 in UTC"),
+     ("9999-12-31T23:59:59-12:00", UTC, "within the years 1 to 9999 in UTC")],
+)  # fmt: skip
+def test_a_time_without_a_zone_or_outside_of_utc_is_refused(text: str, zone: tzinfo | None, rule: str) -> None:
+    """The text of the error is shown to users."""
+    with pytest.raises(ValueError, match=rule):
+        parse_time(text, zone)
+
+
+def test_a_time_is_shown_in_utc() -> None:
     """To the second."""
     assert moment(NOON) == "2026-05-04 12:00:00 UTC"
 
@@ -116,11 +137,11 @@ def test_one_is_singular(number: int, shown: str) -> None:
 
 
 def test_a_similar_name_is_suggested() -> None:
-    """As a sentence that can follow another."""
+    """The hint is a sentence that can follow another one."""
     assert did_you_mean("mial", ["sms", "mail"]) == " Did you mean 'mail'?"
 
 
-def test_no_name_is_suggested_where_none_is_similar() -> None:
+def test_no_name_is_suggested_if_none_is_similar() -> None:
     assert did_you_mean("mail", ["x", "quarterly"]) == ""
 
 
@@ -135,24 +156,24 @@ def test_no_name_is_suggested_where_none_is_similar() -> None:
         ("‮evil", "\\u202eevil"),
     ],
 )
-def test_control_characters_are_shown_not_obeyed(given: str, shown: str) -> None:
-    """Escapes, their one-byte form, returns, and what turns the direction of writing round."""
+def test_control_characters_are_escaped(given: str, shown: str) -> None:
+    """Escape sequences, C1 controls, carriage returns and bidirectional overrides."""
     assert plain(given) == shown
 
 
-def test_a_cell_is_one_line_of_a_width() -> None:
+def test_a_cell_is_one_line_of_limited_width() -> None:
     assert (one_line("a\n  b\tc"), one_line("abcdef", 4)) == ("a b c", "abc…")
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    """And nothing stands behind the last."""
+    """Trailing spaces are removed."""
     assert table([("id", "status", ""), ("1", "pending", "x"), ("100", "done", "")]) == (
         "id   status\n1    pending  x\n100  done"
     )
 
 
 def test_a_pipe_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does anybody who says NO_COLOR."""
+    """Nor does a terminal with NO_COLOR."""
     monkeypatch.delenv("NO_COLOR", raising=False)
 
     assert not has_colour(io.StringIO())

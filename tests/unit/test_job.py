@@ -13,12 +13,12 @@ seconds = st.floats(0, 1e6)
     ("left", "longest", "near"),
     [(50.0, 0.0, False), (6.0, 5.0, False), (5.9, 5.0, True), (0.5, 0.0, True), (float("-inf"), 0.0, True)],
 )
-def test_the_end_is_near_when_the_longest_step_might_not_fit(left: float, longest: float, near: bool) -> None:
-    """With a second to spare; and always when somebody asked the runner to end."""
+def test_a_job_stops_when_its_longest_step_might_not_fit(left: float, longest: float, near: bool) -> None:
+    """With a second to spare, and always after a stop was requested."""
     assert is_near(left, longest) is near
 
 
 @given(seconds, seconds)
-def test_a_step_that_is_begun_has_its_time(left: float, longest: float) -> None:
-    """Whoever is not ended has its longest step and the margin still before it."""
+def test_a_step_that_starts_has_enough_time(left: float, longest: float) -> None:
+    """A job that continues has at least its longest step and the margin left."""
     assert is_near(left, longest) or left >= longest + MARGIN_SECONDS

@@ -1,4 +1,4 @@
-"""The phrases that operators grep for. They are part of the contract: change one, and somebody's alarm is dumb."""
+"""The phrases that operators grep for. They are part of the contract: a changed phrase breaks alerting."""
 
 from datetime import timedelta
 
@@ -35,7 +35,7 @@ WORKER = "worker-1738435200123-1"
     ],
 )
 def test_the_dispatchers_phrases_are_kept(event: LogMessage, phrase: str) -> None:
-    """As the design writes them, in the line as it is logged."""
+    """As the design writes them, in the logged line."""
     assert phrase in render_text(event, "DISPATCHER", NOON)
 
 
@@ -50,7 +50,7 @@ def test_the_dispatchers_phrases_are_kept(event: LogMessage, phrase: str) -> Non
     ],
 )
 def test_the_runners_phrases_are_kept(event: LogMessage, phrase: str) -> None:
-    """As the design writes them, in the line as it is logged."""
+    """As the design writes them, in the logged line."""
     assert phrase in render_text(event, f"WORKER {WORKER}", NOON)
 
 
@@ -64,30 +64,30 @@ def test_the_runners_phrases_are_kept(event: LogMessage, phrase: str) -> None:
         ({"timed out": 1, "done": 3, "dead": 1, "released": 4}, "Completed 3 jobs, 1 dead, 4 released, 1 timeout"),
     ],
 )
-def test_a_batch_says_what_was_not_zero(outcomes: dict[str, int], text: str) -> None:
-    """Each kind of outcome with its number, done ones first."""
+def test_a_batch_reports_outcomes_that_are_not_zero(outcomes: dict[str, int], text: str) -> None:
+    """Each kind with its number, done first."""
     assert log_messages.jobs_completed(outcomes).text == text
 
 
-def test_each_cut_is_told() -> None:
-    """The number that was planned, and by what it is less than asked for."""
+def test_each_cut_is_logged() -> None:
+    """With the planned number of runners."""
     event = log_messages.workers_calculated("mail", 2, "50", 5, 5, 1, ("max_workers 5", "pool email 3"))
 
     assert event.text.endswith("lane=mail running=1; cut by max_workers 5, pool email 3")
     assert event.fields["cuts"] == ("max_workers 5", "pool email 3")
 
 
-@pytest.mark.parametrize(("offset", "told"), [(3.04, "-3.0 s"), (-90, "+90.0 s")])
-def test_a_skewed_host_is_told_by_how_much_it_is_off(offset: float, told: str) -> None:
+@pytest.mark.parametrize(("offset", "expected"), [(3.04, "-3.0 s"), (-90, "+90.0 s")])
+def test_a_skewed_clock_is_logged_with_its_offset(offset: float, expected: str) -> None:
     """A host that must add seconds is behind."""
     event = log_messages.clock_skewed(timedelta(seconds=offset))
 
-    assert f"clock is off by {told}" in event.text
+    assert f"clock is off by {expected}" in event.text
     assert (event.level, event.fields["offset_seconds"]) == (Level.WARNING, offset)
 
 
-def test_a_lane_is_summed_up_as_key_value() -> None:
-    """One line a cycle and lane, every figure to be cut out by a script."""
+def test_the_summary_of_a_lane_is_key_value() -> None:
+    """One line per cycle and lane, so that scripts can extract every figure."""
     event = log_messages.lane_summary({"cycle": 7, "lane": "mail", "done": 23})
 
     assert (event.text, event.fields) == ("cycle=7 lane=mail done=23", {"cycle": 7, "lane": "mail", "done": 23})
@@ -108,6 +108,6 @@ def test_a_lane_is_summed_up_as_key_value() -> None:
         log_messages.worker_error("the database is away"),
     ],
 )
-def test_what_makes_an_exit_code_is_an_error(event: LogMessage) -> None:
-    """Whoever greps for ERROR finds every reason why a cycle did not end with 0."""
+def test_messages_that_set_an_exit_code_are_errors(event: LogMessage) -> None:
+    """A grep for ERROR finds every reason why a cycle did not end with 0."""
     assert event.level is Level.ERROR

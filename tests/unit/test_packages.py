@@ -1,4 +1,4 @@
-"""What the distribution contains."""
+"""The content of the distribution."""
 
 from configparser import ConfigParser
 

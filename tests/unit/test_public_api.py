@@ -1,4 +1,4 @@
-"""What `from mayfly import …` offers, and that every way to enqueue offers the same options."""
+"""The names of `from mayfly import …`, and that every way to enqueue has the same options."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_limits_are_values_of_a_public_type() -> None:
 
 
 def test_code_below_a_handler_finds_its_job() -> None:
-    """However deep it is called, and only while the handler runs."""
+    """At any call depth, and only while the handler runs."""
     seen: list[Job | None] = []
 
     def deep() -> None:
@@ -46,7 +46,7 @@ def test_code_below_a_handler_finds_its_job() -> None:
 
 
 def test_http_and_the_command_line_have_every_option_of_a_job() -> None:
-    """A new option of enqueue() that one of them lacks would be forgotten."""
+    """A new option of enqueue() must be added to both."""
     assert set(NewJobRequest.model_fields) == {"type", "payload", *JobOptions.__annotations__}
     assert {each.name for each in enqueue_command.params} == {
         "type_name", "payload", "dry_run", *JobOptions.__annotations__,
@@ -54,7 +54,7 @@ def test_http_and_the_command_line_have_every_option_of_a_job() -> None:
 
 
 def test_an_unknown_argument_is_a_type_error_with_a_hint() -> None:
-    """As in Python, and an EnqueueError as all that is wrong with a job."""
+    """It is also an EnqueueError, like any other invalid job."""
     with pytest.raises(
         UnknownOption, match=r"^enqueue\(\) has no argument 'prioritty'\. Did you mean 'priority'\?$"
     ) as caught:

@@ -1,7 +1,7 @@
-"""Handlers: how they are declared, what is refused, and how they are found."""
+"""Handlers: how they are declared, which declarations are refused, and how handlers are found."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from pydantic import BaseModel
 from mayfly import registry
 from mayfly.errors import BadHandler, HandlerError, HandlerModuleMissing
 from mayfly.job import Job
+from mayfly.process.programs import import_own
 from mayfly.queue.policy import Backoff
-from mayfly.registry import Handler, Registry, handler, load_handlers, packages_named
+from mayfly.registry import Handler, Registry, handler, handler_modules, load_handlers, packages_named
+from mayfly.settings import load
 
 
 class Nap(BaseModel):
@@ -25,13 +27,13 @@ Write = Callable[[Mapping[str, str]], None]
 
 @pytest.fixture(autouse=True)
 def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test declares its own."""
+    """Each test declares its own handlers."""
     monkeypatch.setattr(registry, "_declared", {})
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes modules into a directory that Python searches. What was imported from there is forgotten."""
+    """Write modules into a directory on sys.path; they are removed from sys.modules afterwards."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
@@ -52,7 +54,7 @@ def module(*types: str) -> str:
 
 
 def installed(entry_point: str) -> dict[str, str]:
-    """What pip leaves of a distribution that brings handlers."""
+    """A distribution that provides handlers."""
     return {
         "plugin-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n",
         "plugin-1.0.dist-info/entry_points.txt": f"[mayfly.handlers]\nours = {entry_point}\n",
@@ -65,11 +67,11 @@ def declared(type_name: str = "nap") -> Handler:
     return found
 
 
-# --- declaring --------------------------------------------------------------------------------------------
+# --- declarations -----------------------------------------------------------------------------------------
 
 
-def test_a_function_of_the_job_alone_is_a_handler() -> None:
-    """The decorator gives the function back as it was."""
+def test_a_function_of_the_job_is_a_handler() -> None:
+    """The decorator returns the function unchanged."""
 
     def nap(job: Job) -> None: ...
 
@@ -77,8 +79,8 @@ def test_a_function_of_the_job_alone_is_a_handler() -> None:
     assert declared() == Handler("nap", nap)
 
 
-def test_everything_about_a_handler_can_be_said() -> None:
-    """Lane, attempts, timeout and backoff stand beside the function."""
+def test_every_option_of_a_handler_can_be_declared() -> None:
+    """Lane, attempts, timeout and backoff are arguments of the decorator."""
 
     @handler("nap", lane="slow", max_attempts=3, timeout=20, backoff_base=0.5, backoff_cap=300)
     def nap(job: Job) -> None: ...
@@ -87,7 +89,7 @@ def test_everything_about_a_handler_can_be_said() -> None:
 
 
 def test_a_second_parameter_is_the_payload() -> None:
-    """Without an annotation, or with one that is no model, it is the plain dictionary."""
+    """Without an annotation, or if the annotation is not a model, it is the plain dictionary."""
 
     @handler("bare")
     def bare(job, payload): ...  # type: ignore[no-untyped-def]
@@ -101,7 +103,7 @@ def test_a_second_parameter_is_the_payload() -> None:
 
 
 def test_a_payload_may_have_a_model() -> None:
-    """The annotation of the second parameter, whatever that is called."""
+    """The model is the annotation of the second parameter, under any parameter name."""
 
     @handler("nap")
     def take(job: Job, nap: Nap) -> None: ...
@@ -109,8 +111,8 @@ def test_a_payload_may_have_a_model() -> None:
     assert (declared().takes_payload, declared().model) == (True, Nap)
 
 
-def test_a_model_may_be_annotated_as_text() -> None:
-    """As `from __future__ import annotations` writes them all."""
+def test_a_model_annotation_can_be_a_string() -> None:
+    """`from __future__ import annotations` turns every annotation into a string."""
 
     @handler("nap")
     def take(job: "Job", nap: "Nap") -> "None": ...
@@ -118,7 +120,7 @@ def test_a_model_may_be_annotated_as_text() -> None:
     assert declared().model is Nap
 
 
-def test_only_the_payloads_annotation_must_be_known() -> None:
+def test_only_the_annotation_of_the_payload_must_resolve() -> None:
     """`Job` is often imported for type checkers only."""
 
     @handler("nap")
@@ -127,8 +129,8 @@ def test_only_the_payloads_annotation_must_be_known() -> None:
     assert declared().model is Nap
 
 
-def test_a_payload_annotation_that_nobody_knows_is_refused() -> None:
-    """A model that cannot be found would check nothing."""
+def test_a_payload_annotation_that_does_not_resolve_is_refused() -> None:
+    """Without its model, no payload would be checked."""
     with pytest.raises(
         BadHandler, match=r"payload annotation that cannot be resolved: name 'Unheard' is not defined\."
     ):
@@ -158,8 +160,8 @@ async def an_async_generator(job: Job) -> AsyncIterator[int]:
         (an_async_generator, "must not be a generator"),
     ],
 )
-def test_a_function_that_could_not_be_called_is_refused(function: Callable[..., Any], reason: str) -> None:
-    """At import, with its name, and not when the first job is due."""
+def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any], reason: str) -> None:
+    """The error is raised at import, with the function's name, not when the first job is due."""
     with pytest.raises(BadHandler, match=rf"The handler for nap \(.*test_registry\.{function.__name__}\) {reason}"):
         handler("nap")(function)
 
@@ -184,29 +186,29 @@ def test_a_function_that_could_not_be_called_is_refused(function: Callable[..., 
     ],
 )
 def test_a_value_out_of_bounds_is_refused(changes: dict[str, Any], reason: str) -> None:
-    """With a sentence that names the handler and the bound; nothing is declared."""
+    """The sentence names the handler and the bound, and nothing is declared."""
     with pytest.raises(BadHandler, match=reason):
         handler(**{"type_name": "nap", **changes})(no_payload)
 
     assert load_handlers([]).handlers == {}
 
 
-# --- side by side -----------------------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------------------
 
 
 async def a_coroutine(job: Job, nap: Nap) -> None: ...
 
 
-def test_an_async_def_is_a_handler_whose_jobs_run_side_by_side() -> None:
-    """Nothing has to be said about it; its payload may have a model as any other's."""
+def test_jobs_of_an_async_handler_run_concurrently() -> None:
+    """It needs no option; its payload can have a model like any other."""
     handler("nap")(a_coroutine)
 
     assert (declared().is_async, declared().is_concurrent, declared().model) == (True, True, Nap)
     assert load_handlers([]).concurrent == {"nap"}
 
 
-def test_a_plain_function_may_ask_for_threads() -> None:
-    """Who does not has the runner to itself."""
+def test_a_plain_function_can_run_in_threads() -> None:
+    """By default its jobs run one at a time."""
     handler("nap", threads=20)(no_payload)
     handler("alone")(another)
 
@@ -214,8 +216,8 @@ def test_a_plain_function_may_ask_for_threads() -> None:
     assert load_handlers([]).concurrent == {"nap"}
 
 
-def test_an_async_def_needs_no_threads() -> None:
-    """It would be unclear which of the two holds."""
+def test_an_async_handler_with_threads_is_refused() -> None:
+    """It would be unclear which of the two applies."""
     with pytest.raises(BadHandler, match=r"is an `async def`, which needs no threads="):
         handler("nap", threads=20)(a_coroutine)
 
@@ -225,8 +227,8 @@ class AwaitedObject:
 
 
 @pytest.mark.parametrize("thing", [partial(a_coroutine), AwaitedObject()])
-def test_what_is_no_function_is_refused(thing: Any) -> None:
-    """It has no name to be told by, and hides whether it is to be awaited."""
+def test_an_object_that_is_not_a_function_is_refused(thing: Any) -> None:
+    """It has no name for error messages, and it does not show whether it must be awaited."""
     with pytest.raises(BadHandler, match="must be a function: write a `def` that calls it"):
         handler("nap")(thing)
 
@@ -236,28 +238,28 @@ def another(job: Job) -> None: ...
 
 
 def test_two_handlers_for_one_type_are_refused() -> None:
-    """Which of them would run must not depend on the order of imports."""
+    """Which of them runs must not depend on the order of imports."""
     handler("nap")(no_payload)
 
     with pytest.raises(BadHandler, match=r"nap \(.*another\) is declared already, as .*no_payload: rename one, or"):
         handler("nap")(another)
 
 
-def test_a_module_may_be_imported_again() -> None:
-    """The same function declared once more replaces itself."""
+def test_a_module_can_be_imported_again() -> None:
+    """Declaring the same function again replaces it."""
     handler("nap")(no_payload)
     handler("nap", timeout=5)(no_payload)
 
     assert declared().timeout == 5
 
 
-def test_what_is_wrong_with_a_handler_is_shown_without_a_traceback() -> None:
-    """Something that a person can fix."""
+def test_a_bad_declaration_is_shown_without_a_traceback() -> None:
+    """It is an error that a user can fix."""
     assert issubclass(BadHandler, HandlerError)
 
 
-def test_a_handlers_backoff_fills_in_what_is_usual() -> None:
-    """What it does not say of itself is as everywhere."""
+def test_the_backoff_of_a_handler_is_filled_with_the_defaults() -> None:
+    """Parts that the handler does not declare have the values of the installation."""
     usual = Backoff(1.0, 3600.0)
 
     assert Handler("nap", no_payload).backoff(usual) == usual
@@ -268,16 +270,16 @@ def test_a_handlers_backoff_fills_in_what_is_usual() -> None:
 # --- finding ----------------------------------------------------------------------------------------------
 
 
-def test_handlers_are_found_in_the_modules_named(write: Write) -> None:
-    """Several may be."""
+def test_handlers_are_found_in_the_configured_modules(write: Write) -> None:
+    """HANDLERS can name several modules."""
     write({"found_one.py": module("mail"), "found_two.py": module("nap", "digest")})
     found = load_handlers(["found_one", "found_two"])
 
     assert (sorted(found.handlers), found.failures) == (["digest", "mail", "nap"], {})
 
 
-def test_packages_are_searched_to_the_ground(write: Write) -> None:
-    """One room an area, and rooms in rooms."""
+def test_packages_are_searched_recursively(write: Write) -> None:
+    """Subpackages at any depth are imported."""
     write(
         {
             "searched/__init__.py": module("top"),
@@ -290,23 +292,23 @@ def test_packages_are_searched_to_the_ground(write: Write) -> None:
     assert sorted(load_handlers(["searched"]).handlers) == ["digest", "mail", "nap", "top"]
 
 
-def test_a_package_may_say_where_its_handlers_are(write: Write) -> None:
-    """What else is in it, a library that is not installed included, is not imported."""
+def test_a_package_can_list_its_handler_modules(write: Write) -> None:
+    """Other modules are not imported, so they may need a library that is not installed."""
     write(
         {
-            "telling/__init__.py": f"__handlers__ = ('nap',)\n{module('top')}",
-            "telling/nap.py": module("nap"),
-            "telling/provider.py": "import nothing_of_that_name",
+            "listed/__init__.py": f"__handlers__ = ('nap',)\n{module('top')}",
+            "listed/nap.py": module("nap"),
+            "listed/provider.py": "import nothing_of_that_name",
         }
     )
 
-    found = load_handlers(["telling"])
+    found = load_handlers(["listed"])
 
     assert (sorted(found.handlers), found.failures) == (["nap", "top"], {})
 
 
-def test_a_program_in_a_package_is_not_started(write: Write) -> None:
-    """`python -m package` is for people."""
+def test_the_main_module_of_a_package_is_not_imported(write: Write) -> None:
+    """`python -m package` is started by users only."""
     write({"with_program/__init__.py": module("nap"), "with_program/__main__.py": "raise SystemExit('started')"})
 
     assert load_handlers(["with_program"]) == Registry({"nap": declared()}, {})
@@ -323,10 +325,8 @@ def test_a_program_in_a_package_is_not_started(write: Write) -> None:
     ],
 )
 @pytest.mark.parametrize("broken", ["mixed/broken.py", "mixed/broken/__init__.py"])
-def test_one_broken_module_does_not_take_the_others_along(
-    write: Write, source: str, reason: str, broken: str
-) -> None:
-    """It is recorded with its reason, and what lies before and behind it is loaded."""
+def test_a_broken_module_does_not_affect_the_others(write: Write, source: str, reason: str, broken: str) -> None:
+    """It is recorded with its reason, and the modules before and after it are loaded."""
     sound = {"mixed/__init__.py": "", "mixed/apples.py": module("apples"), "mixed/zebras.py": module("zebras")}
     write({**sound, broken: source})
     found = load_handlers(["mixed"])
@@ -337,7 +337,7 @@ def test_one_broken_module_does_not_take_the_others_along(
 
 
 def test_a_broken_module_is_imported_once(write: Write) -> None:
-    """Whatever it did before it broke is not done again."""
+    """Side effects before its error do not happen twice."""
     write(
         {
             "once/__init__.py": "",
@@ -350,7 +350,7 @@ def test_a_broken_module_is_imported_once(write: Write) -> None:
 
 
 def test_a_missing_module_is_recorded(write: Write) -> None:
-    """A misspelled HANDLERS must not look like types that nobody knows."""
+    """A misspelled HANDLERS must not be mistaken for unknown types."""
     write({"there.py": module("nap")})
     found = load_handlers(["not_there", "there"])
 
@@ -361,8 +361,8 @@ def test_a_missing_module_is_recorded(write: Write) -> None:
         list(packages_named(["not_there"]))
 
 
-def test_a_module_that_was_put_right_loads(write: Write) -> None:
-    """A failed import leaves nothing half-made behind."""
+def test_a_fixed_module_loads(write: Write) -> None:
+    """A failed import leaves no half-initialised module behind."""
     write({"repaired.py": "1 / 0"})
     first = load_handlers(["repaired"])
     write({"repaired.py": module("nap")})
@@ -372,7 +372,7 @@ def test_a_module_that_was_put_right_loads(write: Write) -> None:
 
 
 def test_ctrl_c_is_not_a_broken_module(write: Write) -> None:
-    """Whoever wants to stop is not held up."""
+    """KeyboardInterrupt ends the process instead of being recorded."""
     write({"interrupted.py": "raise KeyboardInterrupt"})
 
     with pytest.raises(KeyboardInterrupt):
@@ -380,25 +380,25 @@ def test_ctrl_c_is_not_a_broken_module(write: Write) -> None:
 
 
 @pytest.mark.parametrize("value", ["plugged", "plugged:anything"])
-def test_installed_packages_bring_handlers_by_entry_point(write: Write, value: str) -> None:
-    """The group mayfly.handlers names modules, without a setting; packages are searched there too."""
+def test_installed_packages_provide_handlers_by_entry_point(write: Write, value: str) -> None:
+    """The group mayfly.handlers names modules or packages, without a setting."""
     write({"plugged/__init__.py": module("nap"), "plugged/inner.py": module("inner"), **installed(value)})
 
     assert sorted(load_handlers([]).handlers) == ["inner", "nap"]
 
 
 def test_a_broken_entry_point_is_recorded(write: Write) -> None:
-    """Like any other module."""
+    """It is recorded like any other broken module."""
     write(installed("gone.module"))
 
     assert load_handlers([]).failures == {"gone.module": "ModuleNotFoundError: No module named 'gone'"}
 
 
-# --- asking -----------------------------------------------------------------------------------------------
+# --- lookup -----------------------------------------------------------------------------------------------
 
 
-def test_a_registry_knows_its_types() -> None:
-    """And says nothing of others."""
+def test_a_registry_finds_its_types() -> None:
+    """Other types are None."""
     found = Registry({"nap": Handler("nap", no_payload)})
 
     assert (found.get("nap"), found.get("Nap")) == (Handler("nap", no_payload), None)
@@ -406,19 +406,57 @@ def test_a_registry_knows_its_types() -> None:
 
 @pytest.mark.parametrize(("asked", "hint"), [("send_emial", " Did you mean 'send_email'?"), ("qqq", "")])
 def test_a_misspelled_type_has_a_hint(asked: str, hint: str) -> None:
-    """To follow the sentence that says that it is unknown."""
+    """The hint follows the sentence about the unknown type."""
     found = Registry({name: Handler(name, no_payload) for name in ("send_email", "nap")})
 
     assert found.did_you_mean(asked) == hint
 
 
-def test_the_default_module_may_be_missing_where_distributions_bring_handlers(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its name is the default of HANDLERS, and nobody has to write such a package."""
-    monkeypatch.setattr("mayfly.registry.DEFAULT_MODULE", "no_such_module")
+# --- without HANDLERS -------------------------------------------------------------------------------------
+
+
+def modules_of(home: Path, **environ: str) -> Sequence[str]:
+    return handler_modules(load({"MAYFLY_HOME": str(home), **environ}).settings)
+
+
+def test_without_handlers_the_package_of_the_home_is_loaded(tmp_path: Path) -> None:
+    """A module `handlers.py` or a package `handlers/`."""
+    package, module_file, neither = (tmp_path / name for name in ("package", "module", "neither"))
+    (package / "handlers").mkdir(parents=True)
+    (package / "handlers/__init__.py").touch()
+    for home in (module_file, neither):
+        home.mkdir()
+    (module_file / "handlers.py").touch()
+
+    assert [modules_of(each) for each in (package, module_file, neither)] == [("handlers",), ("handlers",), ()]
+
+
+def test_without_handlers_no_package_from_elsewhere_is_loaded(write: Write, tmp_path: Path) -> None:
+    """An installed package that happens to be called `handlers` is not the application's; a named one is."""
+    write({"handlers/__init__.py": module("nap")})
+    home = tmp_path / "home"
+    home.mkdir()
+
+    assert modules_of(home) == ()
+    assert modules_of(home, HANDLERS="handlers") == ("handlers",)
+
+
+def test_entry_points_need_no_handlers(write: Write) -> None:
+    """The modules of a registry are those that were loaded."""
     write({**installed("plugin_jobs"), "plugin_jobs.py": module("nap")})
 
-    found = load_handlers(["no_such_module"])
+    found = load_handlers([])
 
-    assert (set(found.handlers), found.failures) == ({"nap"}, {})
+    assert (set(found.handlers), found.failures, found.modules) == ({"nap"}, {}, ("plugin_jobs",))
+
+
+@pytest.mark.parametrize("source", ["import runner.jobs", "from runner import jobs", "import console.menu as menu"])
+def test_a_module_that_imports_its_own_runner_package_is_explained(write: Write, source: str) -> None:
+    """In a process of Mayfly `runner` is Mayfly's; the bare error does not explain that."""
+    write({"shop.py": f"{source}\n"})
+    import_own("runner")
+    import_own("console")
+
+    reason = load_handlers(["shop"]).failures["shop"]
+
+    assert reason.endswith(". Mayfly has a package of this name, which is imported instead of yours: rename yours")

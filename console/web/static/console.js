@@ -1,4 +1,5 @@
-// Live updates that keep the state of the page, copy buttons, and a checkbox that selects all. Every page works without it.
+// Live updates that keep the state of the page, local times, sorted columns, pickers, copy buttons, and "select all".
+// Every page works without this script.
 "use strict";
 
 const UPDATE_SECONDS = 5, HIDDEN_UPDATE_SECONDS = 60, TIMEOUT_SECONDS = 20;
@@ -69,8 +70,9 @@ function replaceSections(page) {
     const saved = saveState(section), at = [scrollX, scrollY];
     section.dataset.seen = fresh.innerHTML;
     section.replaceChildren(...document.importNode(fresh, true).childNodes);
+    enhance(section);  // before the state is restored: a button of a column may have the focus
     restoreState(section, saved);
-    enhance(section);
+    all(section, "[data-tick]").forEach(showCount);
     scrollTo({ left: at[0], top: at[1], behavior: "instant" });
   }
 }
@@ -93,12 +95,12 @@ async function update() {
       replaceSections(new DOMParser().parseFromString(await response.text(), "text/html"));
       showNotice("");
     } else if (response.status === 503) {
-      showNotice("The database is unavailable. The page shows older data and retries by itself.");
+      showNotice("The database is unavailable. Showing older data; retrying automatically.");
     } else if (response.status !== 429) {
-      showNotice(`The page could not be updated (HTTP ${response.status}). It retries by itself.`);
+      showNotice(`The page could not be updated (HTTP ${response.status}). Retrying automatically.`);
     }
   } catch {
-    showNotice("The console does not respond. The page shows older data and retries by itself.");
+    showNotice("The console does not respond. Showing older data; retrying automatically.");
   } finally {
     clearTimeout(timeout);
     isUpdating = false;
@@ -126,9 +128,74 @@ live.addEventListener("click", () => {
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden && !isPaused()) update().finally(schedule); });
 
+// --- local times, beside UTC in the tooltip ---
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+function addLocalTime(element) {
+  if (zone === "UTC" || !element.title || element.title.includes(zone)) return;
+  const at = new Date(element.dateTime);  // Swedish dates are written as in ISO 8601
+  element.title += `\n${at.toLocaleString("sv-SE")} ${zone}`;
+}
+
+// --- sorted columns: the rows of this page ---
+
+const UNITS = { ms: 0.001, s: 1, min: 60, h: 3600, d: 86400 };
+const sorted = new Map();  // by table: the number of the column, and the direction
+
+function tableKey(table) {
+  return `${table.closest("[data-live]")?.id} ${table.caption?.textContent}`;
+}
+
+function makeSortable(table) {
+  const rows = [...(table.tBodies[0]?.rows || [])];
+  const headers = [...table.querySelectorAll("thead th")];
+  if (rows.length < 2 || rows.some((row) => row.cells.length !== headers.length)) return;
+  headers.forEach((header, column) => {
+    if (header.childElementCount || ["Action", ""].includes(header.textContent)) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "sort";
+    button.id = `sort-${tableKey(table)}-${column}`.replace(/\W+/g, "-");
+    button.append(...header.childNodes);
+    header.append(button);
+    button.addEventListener("click", () => {
+      const isAscending = header.getAttribute("aria-sort") === "ascending";
+      sorted.set(tableKey(table), [column, isAscending ? "descending" : "ascending"]);
+      sortRows(table);
+    });
+  });
+  sortRows(table);
+}
+
+function sortRows(table) {
+  const [column, direction] = sorted.get(tableKey(table)) || [];
+  if (column === undefined) return;
+  const sign = direction === "ascending" ? 1 : -1, body = table.tBodies[0];
+  const keys = new Map([...body.rows].map((row) => [row, keyOf(row.cells[column])]));
+  const compare = (one, other) => (typeof one === typeof other && typeof one === "number"
+    ? one - other : String(one).localeCompare(String(other), "en", { numeric: true }));
+  body.append(...[...body.rows].sort((one, other) => sign * compare(keys.get(one), keys.get(other))));
+  table.querySelectorAll("thead th").forEach((header, at) => {
+    at === column ? header.setAttribute("aria-sort", direction) : header.removeAttribute("aria-sort");
+  });
+}
+
+function keyOf(cell) {
+  const time = cell.querySelector("time"), bar = cell.querySelector("progress"), text = cell.textContent.trim();
+  if (bar) return bar.value;
+  if (time && cell.matches(".nowrap")) return Date.parse(time.dateTime) / 1000;
+  const found = /^([0-9][0-9,]*(?:\.[0-9]+)?)\+?\s*([a-z]*)/.exec(text);
+  if (found) return Number(found[1].replaceAll(",", "")) * (UNITS[found[2]] || 1);
+  return text === "–" ? -1 : text.toLowerCase();
+}
+
 // --- copy buttons and "select all" ---
 
 function enhance(root) {
+  root.querySelectorAll("time[datetime]").forEach(addLocalTime);
+  root.querySelectorAll("table").forEach(makeSortable);
+  root.querySelectorAll("[data-picks], [data-scripted]").forEach((each) => { each.hidden = false; });
   root.querySelectorAll("[data-copy]").forEach((each) => { each.hidden = false; });
   root.querySelectorAll("[data-tick]").forEach((each) => { each.hidden = false; showCount(each); });
 }
@@ -155,6 +222,7 @@ document.addEventListener("click", async (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-picks]")) document.getElementById(event.target.dataset.picks).value = event.target.value;
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   if (event.target.matches("[data-tick]")) {
     document.querySelectorAll(`input[name="${CSS.escape(event.target.dataset.tick)}"]`)

@@ -1,4 +1,4 @@
-"""The app_ tables of all areas. handlers/*/tables.py says what the columns mean."""
+"""The app_ tables of all areas. The columns are described in handlers/*/tables.py."""
 
 from sqlalchemy import (
     JSON,
@@ -171,6 +171,7 @@ def create_outreach() -> None:
         Column("list_key", String(190), nullable=False),
         Column("email", String(190), nullable=False),
         Column("name", String(190), nullable=False),
+        Column("fields", JSON),
     )
     create_index("app_recipients_list", "app_recipients", "list_key", "id")
     figures = ("mails", "suppressed", "written", "unfit", "sent", "failed", "cancelled")
@@ -240,6 +241,13 @@ def create_maintenance() -> None:
         CheckConstraint("worst IN ('green', 'yellow', 'red')", name="app_health_worst"),
     )
     create_index("app_health_time", "app_health", "checked_at")
+    create_table(
+        "app_health_problems",
+        Column("subject", String(190), primary_key=True),
+        Column("since_at", UtcTimestamp, nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("recovered_at", UtcTimestamp),
+    )
 
 
 def create_metrics() -> None:
@@ -297,6 +305,7 @@ def create_prospects() -> None:
         Column("answer", LongText, nullable=False),
         Column("answered_at", UtcTimestamp, nullable=False),
     )
+    create_index("app_cached_answers_time", "app_cached_answers", "answered_at")
 
 
 def create_merges() -> None:
@@ -312,11 +321,26 @@ def create_merges() -> None:
         Column("merged_at", UtcTimestamp, nullable=False),
         Column("undone_at", UtcTimestamp),
         Column("undone_by", Id),
-        CheckConstraint("rule IN ('mail', 'similarity')", name="app_merges_rule"),
+        CheckConstraint("rule IN ('mail', 'similarity', 'review')", name="app_merges_rule"),
     )
     create_index("app_merges_winner", "app_merges", "winner_id")
     create_index("app_merges_loser", "app_merges", "loser_id")
     create_index("app_merges_job", "app_merges", "job_id")
+    create_table(
+        "app_merge_proposals",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("winner_id", Id, nullable=False),
+        Column("loser_id", Id, nullable=False),
+        Column("score", Float, nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("proposed_at", UtcTimestamp, nullable=False),
+        Column("reviewed_at", UtcTimestamp),
+        CheckConstraint("state IN ('open', 'merged', 'rejected', 'obsolete')", name="app_merge_proposals_state"),
+    )
+    create_index("app_merge_proposals_pair", "app_merge_proposals", "winner_id", "loser_id", unique=True)
+    create_index("app_merge_proposals_state", "app_merge_proposals", "state", "proposed_at")
+    create_index("app_merge_proposals_job", "app_merge_proposals", "job_id")
 
 
 def create_ai() -> None:
@@ -361,7 +385,9 @@ def create_ai_texts() -> None:
         "app_suggestions",
         Column("job_id", Id, primary_key=True, autoincrement=False),
         Column("post_id", Id, nullable=False),
+        Column("written_at", UtcTimestamp, nullable=False),
     )
+    create_index("app_suggestions_written", "app_suggestions", "written_at")
     create_table(
         "app_nudges",
         Column("board_id", Id, primary_key=True, autoincrement=False),
@@ -371,6 +397,7 @@ def create_ai_texts() -> None:
         Column("changed_at", UtcTimestamp, nullable=False),
         CheckConstraint("state IN ('asked', 'silent', 'posted')", name="app_nudges_state"),
     )
+    create_index("app_nudges_changed", "app_nudges", "changed_at")
 
 
 def create_search() -> None:

@@ -1,12 +1,12 @@
 """MySQL and MariaDB, through PyMySQL."""
 
+import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mayfly.db.dialects import base
-from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Found, mysql_server, utc_text
-from mayfly.db.url import mysql_arguments
+from mayfly.db import dialects
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Found, utc_text
 from mayfly.errors import BadDatabaseOption, DriverMissing
 
 try:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Raw = pymysql.Connection[Cursor]
 
-_TROUBLES = {
+_ERROR_KINDS = {
     **dict.fromkeys((1213, 1205, 1020), ErrorKind.REPEAT),
     1062: ErrorKind.TAKEN,
     **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1047, 1053, 1180, 1927, 4031, 0), ErrorKind.AWAY),
@@ -31,7 +31,7 @@ _TROUBLES = {
     1146: ErrorKind.NO_TABLE,
 }
 
-# PyMySQL parses a time by a regular expression, ten times slower than Python's own parser.
+# PyMySQL parses times with a regular expression, ten times slower than Python's own parser.
 _CONVERSIONS = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
 
 
@@ -41,31 +41,32 @@ _RELEASED, _HELD = 1 << 61, 1 << 62  # flags added to an id: see `finding`
 class MySQL(Dialect):
     name = "mysql"
     utc_now = "(UTC_TIMESTAMP(6))"
+    location = "SELECT CONCAT_WS(' ', @@hostname, @@port, @@datadir, DATABASE())"
     errors = pymysql.MySQLError
-    # Differs because REPEATABLE READ, its default, hides later commits. A shared lock, as INSERT IGNORE takes.
+    # Differs because REPEATABLE READ, its default, hides later commits. A shared lock, as taken by INSERT IGNORE.
     newest = " LOCK IN SHARE MODE"
     has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
 
     def connect(self, url: str) -> "Raw":
         session = (
-            f"SET SESSION time_zone='+00:00', wait_timeout={base.IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES', "
-            f"innodb_lock_wait_timeout={base.LOCK_SECONDS}"
+            f"SET SESSION time_zone='+00:00', wait_timeout={dialects.IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES', "
+            f"innodb_lock_wait_timeout={dialects.LOCK_SECONDS}"
         )
         ours = {
-            "connect_timeout": base.CONNECT_SECONDS,
-            "read_timeout": base.STATEMENT_SECONDS,
-            "write_timeout": base.STATEMENT_SECONDS,
+            "connect_timeout": dialects.CONNECT_SECONDS,
+            "read_timeout": dialects.STATEMENT_SECONDS,
+            "write_timeout": dialects.STATEMENT_SECONDS,
             "charset": "utf8mb4",
             "autocommit": True,
             "conv": _CONVERSIONS,
             "init_command": session,
         }
         try:
-            given = mysql_arguments(url)
+            given = arguments(url)
             flags = given.get("client_flag", 0) | CLIENT.FOUND_ROWS  # an UPDATE counts the rows it found
             raw = pymysql.connect(**{**given, **ours, "client_flag": flags})
         except (TypeError, ValueError, OSError, pymysql.ProgrammingError) as error:
-            # Differs because PyMySQL is called with the options behind the ? and raises whatever Python does.
+            # Differs because the options behind the ? are Python arguments, with the errors of a wrong call.
             raise BadDatabaseOption(str(error).strip()) from error
         with raw.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -75,21 +76,21 @@ class MySQL(Dialect):
         with raw.cursor() as cursor:
             cursor.execute("SELECT VERSION()")  # the handshake may be that of a proxy
             [version] = cursor.fetchone() or ("",)
-        return mysql_server(str(version))
+        return server_of(str(version))
 
     def is_cut(self, raw: "Raw") -> bool:
         return not raw.open
 
     def error_kind(self, error: BaseException) -> ErrorKind:
         code = error.args[0] if error.args else 0
-        return _TROUBLES.get(code, ErrorKind.OTHER) if isinstance(code, int) else ErrorKind.OTHER
+        return _ERROR_KINDS.get(code, ErrorKind.OTHER) if isinstance(code, int) else ErrorKind.OTHER
 
     def bound(self, value: Any) -> Any:
-        # Differs because it stores no zone: it gets UTC without one, as a text; PyMySQL takes ten times as long.
+        # Differs because it stores no zone: we pass UTC without one, as text, because PyMySQL is ten times slower.
         return utc_text(value) if isinstance(value, datetime) else value
 
     def in_order_of(self, index: str) -> str:
-        # Differs because it would use the equalities only, and still begin with the oldest entry.
+        # Differs because it would use only the equalities, and still begin at the oldest entry.
         return f" FORCE INDEX FOR ORDER BY ({index})"
 
     def assignments(self, columns: Collection[str]) -> str:
@@ -115,7 +116,7 @@ class MySQL(Dialect):
 
     def finding(self, id_column: str, key: str, over: str, changes: Mapping[str, str], replaceable: str) -> str:
         # Differs because it has no RETURNING. A second statement would not find the holder inside an application's
-        # REPEATABLE READ; and two that read before they write would both hold what the other waits for.
+        # REPEATABLE READ, and two transactions that read before they write would deadlock.
         replaced = (f"{name} = IF({replaceable}, {value}, {name})" for name, value in changes.items())
         flags = f"CASE WHEN {over} THEN {_RELEASED} WHEN {replaceable} THEN 0 ELSE {_HELD} END"
         released = f"{key} = IF({over}, NULL, {key})"
@@ -124,7 +125,7 @@ class MySQL(Dialect):
 
     def found(self, lastrowid: int) -> Found:
         # Differs because the row count does not show it: whether an unchanged row counts depends on the
-        # connection's flags. No id comes near these bits.
+        # connection's flags. Ids never reach these bits.
         return Found(lastrowid % _RELEASED, lastrowid & _HELD != 0, lastrowid & _RELEASED != 0)
 
     def insert_missing(self, table: str, _key: Collection[str], columns: Collection[str]) -> str:
@@ -139,6 +140,22 @@ class MySQL(Dialect):
     def packet_limit(self, connection: Any) -> int | None:
         # Differs because MySQL closes the connection at a larger statement (2006) instead of returning an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
+
+
+def arguments(url: str) -> dict[str, Any]:
+    given = dialects.server_arguments(url, "database", {"unix_socket"})
+    # PyMySQL builds a TLS context for every connection, 30 ms of CPU that loopback does not need. Options about TLS
+    # are kept.
+    has_tls_options = any(name.startswith("ssl") for name in given)
+    is_local = "unix_socket" in given or given.get("host") in ("localhost", "127.0.0.1", "::1")
+    return given | ({"ssl_disabled": True} if is_local and not has_tls_options else {})
+
+
+def server_of(version_text: str) -> DatabaseServer:
+    """From its version text: 5.5.5-10.11.6-MariaDB-0+deb12u1, 11.4.2-MariaDB, 8.4.3, 8.0.35-0ubuntu0.22.04.1."""
+    match = re.match(r"([0-9]+)\.([0-9]+)\.([0-9]+)", version_text.removeprefix("5.5.5-"))  # a prefix for old clients
+    version = tuple(map(int, match.groups())) if match else ()
+    return DatabaseServer("MariaDB" if "MariaDB" in version_text else "MySQL", version)
 
 
 DIALECT = MySQL()

@@ -1,12 +1,13 @@
 """PostgreSQL, through psycopg."""
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from mayfly.db.dialects import base
-from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Row, postgres_server
-from mayfly.db.url import postgres_arguments
-from mayfly.errors import BadDatabaseOption, DriverMissing
+from mayfly.db import dialects
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Row
+from mayfly.errors import BadDatabaseOption, DriverMissing, SessionOptionsRefused
 
 try:
     import psycopg
@@ -14,7 +15,7 @@ try:
 except ModuleNotFoundError as error:
     raise DriverMissing("postgresql", error.name or "") from error
 
-_TROUBLES = {
+_ERROR_KINDS = {
     **dict.fromkeys(("40001", "40P01", "55P03"), ErrorKind.REPEAT),
     "23505": ErrorKind.TAKEN,
     **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25P03"), ErrorKind.AWAY),
@@ -24,8 +25,35 @@ _TROUBLES = {
     "42P01": ErrorKind.NO_TABLE,
 }
 
-_CROWDED = ("too many clients", "too many connections", "connection slots are reserved")
-_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf")
+_OPTIONS = {"application_name", "options", "sslcert", "sslkey", "sslmode", "sslrootcert"}
+# The last of each line is PgBouncer's.
+_CROWDED = (
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+    "no more connections allowed",
+)
+_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf", "no such database", "no such user")
+_OPTIONS_REFUSED = "unsupported startup parameter"
+
+APPLICATION_NAME = "mayfly"  # in pg_stat_activity, unless the URL has another one
+# The settings of our sessions that a role can have instead: PgBouncer does not pass them on.
+SESSION_SETTINGS = {
+    "timezone": "UTC",
+    "statement_timeout": f"{dialects.STATEMENT_SECONDS}s",
+    "lock_timeout": f"{dialects.LOCK_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{dialects.IDLE_SECONDS}s",
+    "jit": "off",  # compiling takes longer than any of our statements
+}
+# The session of an unreachable host, and its locks, end within seconds.
+_TCP_SETTINGS = {
+    "tcp_user_timeout": dialects.STATEMENT_SECONDS * 1000,
+    "tcp_keepalives_idle": dialects.CONNECT_SECONDS,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": 3,
+}
+_UNSET = ("0", "on")  # a timeout that is off, and jit
+_SHOWN_SETTINGS = ", ".join(f"current_setting('{name}')" for name in SESSION_SETTINGS)
 
 Raw = psycopg.Connection[Any]
 
@@ -33,37 +61,50 @@ Raw = psycopg.Connection[Any]
 class PostgreSQL(Dialect):
     name = "postgresql"
     utc_now = "clock_timestamp()"  # now() would be the start of the transaction
+    # With the oid of the table: two schemas of one database may have their own.
+    location = (
+        "SELECT CONCAT_WS(' ', CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS bigint), current_database(),"
+        " CAST(to_regclass('mayfly_jobs') AS oid))"
+    )
     errors = psycopg.Error
-    has_lastrowid = False  # Differs because an oid is not an id.
-    # Differs because there it is a matter of each transaction, not of the session.
-    begin_words = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    has_lastrowid = False  # Differs because lastrowid is an oid, not an id.
+    # Differs because the isolation level is set per transaction, not per session.
+    begin_statement = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
     def connect(self, url: str) -> Raw:
-        session = (
-            f"-c timezone=UTC -c statement_timeout={base.STATEMENT_SECONDS}s -c lock_timeout={base.LOCK_SECONDS}s "
-            # No JIT: compiling a statement takes longer than any of ours runs.
-            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off "
-            # The session of an unreachable host, and its locks, end within seconds.
-            f"-c tcp_user_timeout={base.STATEMENT_SECONDS * 1000} -c tcp_keepalives_idle={base.CONNECT_SECONDS} "
-            "-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
-        )
+        given = arguments(url)
+        name = given.pop("application_name", APPLICATION_NAME)
         ours = {
-            "connect_timeout": base.CONNECT_SECONDS,
-            "tcp_user_timeout": base.STATEMENT_SECONDS * 1000,
-            "keepalives_idle": base.CONNECT_SECONDS,
+            "connect_timeout": dialects.CONNECT_SECONDS,
+            "tcp_user_timeout": dialects.STATEMENT_SECONDS * 1000,
+            "keepalives_idle": dialects.CONNECT_SECONDS,
             "keepalives_interval": 1,
-            "options": session,
+            "options": session_options(name, given.get("options", "")),
         }
-        try:
-            raw = psycopg.connect(**{**postgres_arguments(url), **ours}, autocommit=True)
-        except (TypeError, ValueError, psycopg.ProgrammingError) as error:
-            raise BadDatabaseOption(str(error).strip()) from error
-        # Differs because psycopg parses JSON by itself, and we need its text.
+        raw = _connected({**given, **ours})
+        if raw.info.parameter_status("application_name") != name:
+            # Our options did not reach the server: a pooler such as PgBouncer gives each transaction another session,
+            # in which our prepared statements do not exist, or are those of another client.
+            raw.prepare_threshold = None
+        # Differs because psycopg parses JSON by itself, and we need the text.
         set_json_loads(lambda json: json if isinstance(json, str) else bytes(json).decode(), raw)
         return raw
 
+    def missing_session_settings(self, connection: Any) -> list[str]:
+        # Differs because a pooler does not pass on the options of a session; a server itself always applies them.
+        shown = connection.execute(f"SELECT {_SHOWN_SETTINGS}").first()
+        values = dict(zip(SESSION_SETTINGS, shown, strict=True))
+        missing = [name for name, value in values.items() if value in _UNSET]
+        if not values["timezone"].endswith("UTC"):  # Etc/UTC is the same
+            missing.insert(0, "timezone")
+        role = "SELECT quote_ident(current_user), quote_ident(current_database())"
+        user, database = connection.execute(role).first()
+        return [
+            f"ALTER ROLE {user} IN DATABASE {database} SET {name} = '{SESSION_SETTINGS[name]}';" for name in missing
+        ]
+
     def server(self, raw: Raw) -> DatabaseServer:
-        return postgres_server(raw.info.server_version)
+        return server_of(raw.info.server_version)
 
     def is_cut(self, raw: Raw) -> bool:
         return raw.closed
@@ -71,8 +112,8 @@ class PostgreSQL(Dialect):
     def error_kind(self, error: BaseException) -> ErrorKind:
         state = getattr(error, "sqlstate", None)
         if state is not None:
-            return _TROUBLES.get(state, ErrorKind.AWAY if state.startswith("08") else ErrorKind.OTHER)
-        # Differs because an error has no SQLSTATE when it could not even connect.
+            return _ERROR_KINDS.get(state, ErrorKind.AWAY if state.startswith("08") else ErrorKind.OTHER)
+        # Differs because a failed connect has no SQLSTATE.
         message = str(error)
         if any(each in message for each in _CROWDED):
             return ErrorKind.CROWDED
@@ -83,8 +124,8 @@ class PostgreSQL(Dialect):
     def insert_many(
         self, connection: Any, table: str, columns: Sequence[str], rows: Sequence[Row], keeping: tuple[str, str]
     ) -> int:
-        # Differs because a parameter may be a list: one per column, whatever the number of rows.
-        lists = ", ".join(f":{name} ::{_TYPES.get(name, 'text')}[]" for name in columns)
+        # Differs because a parameter may be a list: one per column, for any number of rows.
+        lists = ", ".join(f":{name} ::{_array_type(value)}" for name, value in zip(columns, rows[0], strict=True))
         values = ", ".join("payload::json" if name == "payload" else name for name in columns)
         names = ", ".join(columns)
         given = f"SELECT {values} FROM unnest({lists}) AS given ({names})"
@@ -92,10 +133,36 @@ class PostgreSQL(Dialect):
         return int(connection.execute(f"INSERT INTO {table} ({names}) {given}{keeping[1]}", by_column).rowcount)
 
 
-_TYPES = {
-    **dict.fromkeys(("priority", "max_attempts"), "int"),
-    **dict.fromkeys(("run_at", "expires_at", "unique_until"), "timestamptz"),
-    "parent_id": "bigint",
-}
+def _connected(given: dict[str, Any]) -> Raw:
+    try:
+        return psycopg.connect(**given, autocommit=True)
+    except (TypeError, ValueError, psycopg.ProgrammingError) as error:
+        raise BadDatabaseOption(str(error).strip()) from error
+    except psycopg.OperationalError as error:
+        if _OPTIONS_REFUSED in str(error):
+            raise SessionOptionsRefused from error
+        raise
+
+
+def _array_type(value: object) -> str:
+    """The insert converts an integer to the type of its column."""
+    return "bigint[]" if isinstance(value, int) else "timestamptz[]" if isinstance(value, datetime) else "text[]"
+
+
+def arguments(url: str) -> dict[str, Any]:
+    return dialects.server_arguments(url, "dbname", _OPTIONS)
+
+
+def session_options(application_name: str, given: str) -> str:
+    """For the startup parameter `options`. Those given in the URL are last: they override ours."""
+    escaped = re.sub(r"([\\\s])", r"\\\1", application_name)  # a space ends the value
+    ours = {"application_name": escaped, **SESSION_SETTINGS, **_TCP_SETTINGS}
+    return " ".join([*(f"-c {name}={value}" for name, value in ours.items()), given]).strip()
+
+
+def server_of(number: int) -> DatabaseServer:
+    """150006 is 15.6."""
+    return DatabaseServer("PostgreSQL", divmod(number, 10_000))
+
 
 DIALECT = PostgreSQL()

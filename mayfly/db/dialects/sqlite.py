@@ -1,19 +1,19 @@
 """SQLite: a file, one writer at a time, no server."""
 
+import os
 import sqlite3
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from mayfly.clock import monotonic, pause_between
-from mayfly.db.dialects import base
-from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Unit, utc_text
-from mayfly.db.url import sqlite_arguments
+from mayfly.db import dialects
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Unit, utc_text
 from mayfly.errors import BadDatabaseOption
 
 WRITE_LOCK_PAUSE = (0.001, 0.003)  # seconds between two tries
 
-_TROUBLES = {
+_ERROR_KINDS = {
     "SQLITE_BUSY": ErrorKind.REPEAT,
     "SQLITE_LOCKED": ErrorKind.REPEAT,
     "SQLITE_CANTOPEN": ErrorKind.UNOPENABLE,
@@ -28,15 +28,18 @@ _TROUBLES = {
 class SQLite(Dialect):
     name = "sqlite"
     utc_now = "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
+    location = "SELECT file FROM pragma_database_list WHERE name = 'main'"
     errors = sqlite3.Error
     mark = "?"  # Differs because sqlite3 has no %s.
     # Differs because it has no row locks: BEGIN IMMEDIATE has already made this transaction the only writer.
     row_lock = claim_lock = ""
 
     def connect(self, url: str) -> "_Connection":
-        ours = {"timeout": base.STATEMENT_SECONDS, "check_same_thread": False, "factory": _Connection}
+        ours = {"timeout": dialects.STATEMENT_SECONDS, "check_same_thread": False, "factory": _Connection}
+        given = arguments(url)
+        _create_private(given["database"])
         try:
-            raw: _Connection = sqlite3.connect(**{**sqlite_arguments(url), **ours})
+            raw: _Connection = sqlite3.connect(**{**given, **ours})
         except (TypeError, ValueError) as error:
             raise BadDatabaseOption(str(error)) from error
         raw.isolation_level = None  # transactions begin explicitly
@@ -49,8 +52,8 @@ class SQLite(Dialect):
 
     def begin(self, raw: "_Connection", unit: Unit = Unit.TRANSACTION) -> bool:
         # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
-        # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
-        if unit is Unit.LENT:
+        # "database is locked", regardless of the busy timeout: writers acquire the lock when they begin.
+        if unit is Unit.SQLALCHEMY:
             return False
         if unit is Unit.READ:
             raw.set_busy_timeout(True)
@@ -60,8 +63,8 @@ class SQLite(Dialect):
         return True
 
     def _take_write_lock(self, raw: "_Connection") -> None:
-        """Polled every other millisecond: SQLite itself would sleep up to a tenth of a second."""
-        until = monotonic() + base.STATEMENT_SECONDS
+        """Polls every other millisecond: SQLite itself would sleep up to a tenth of a second."""
+        until = monotonic() + dialects.STATEMENT_SECONDS
         raw.set_busy_timeout(False)
         while True:
             try:
@@ -85,14 +88,14 @@ class SQLite(Dialect):
         if "no such table" in str(error):
             return ErrorKind.NO_TABLE
         name = getattr(error, "sqlite_errorname", "")
-        return next((meaning for prefix, meaning in _TROUBLES.items() if name.startswith(prefix)), ErrorKind.OTHER)
+        return next((meaning for prefix, meaning in _ERROR_KINDS.items() if name.startswith(prefix)), ErrorKind.OTHER)
 
     def rendered(self, statement: str) -> str:
         # Differs because `:name` is its driver's own style.
         return statement
 
     def moment(self, text: str) -> str:
-        # Differs because it compares texts: a time that came by plain SQL may have any number of digits.
+        # Differs because it compares texts: a time that was inserted by plain SQL may have any number of digits.
         super().moment(text)
         return text
 
@@ -102,19 +105,35 @@ class SQLite(Dialect):
 
 
 class _Connection(sqlite3.Connection):
-    """Remembers its busy timeout: setting it for each commit would take as long as some jobs."""
+    """Caches its busy timeout: setting it for each commit would take as long as some jobs."""
 
     _waits = True
 
     def set_busy_timeout(self, waits: bool) -> None:
         """Whether SQLite itself waits for locks."""
         if waits is not self._waits:
-            self.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000 if waits else 0}")
+            self.execute(f"PRAGMA busy_timeout={dialects.STATEMENT_SECONDS * 1000 if waits else 0}")
             self._waits = waits
 
 
+def arguments(url: str) -> dict[str, Any]:
+    path = url.partition(":///")[2]
+    return dialects.arguments_by_sqlalchemy(url) if "?" in path else {"database": path}
+
+
+def _create_private(database: str) -> None:
+    """Create a missing file, because SQLite would let other users read it. Its other files have the same mode.
+
+    An existing file must not be opened: closing it would end the locks that SQLite has on it in this process.
+    """
+    if not database.startswith("/"):  # :memory:, or a URI
+        return
+    with suppress(OSError):  # it exists; or sqlite3 reports why it cannot be created
+        os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def _write_ahead(raw: sqlite3.Connection) -> None:
-    """WAL: readers never wait. A property of the file, set by the first process that can; a copy may have lost it."""
+    """WAL: readers never wait. Stored in the file, but checked for each connection: a copy may have lost it."""
     [pages] = raw.execute("PRAGMA page_count").fetchone()
     if pages == 0:
         return  # not before the tables exist: a file with any content counts as complete

@@ -9,23 +9,32 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from alembic import command
+from alembic import command, op
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Dialect, Engine, create_engine, text
+from sqlalchemy import Column, Computed, Connection, Dialect, Engine, Index, Table, create_engine, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from mayfly.db import dialects
+from mayfly.db.database import explain
 from mayfly.db.dialects import dialect_of_url
-from mayfly.db.errors import explain
-from mayfly.errors import AppSchemaUnknown, BadDatabaseOption, SchemaUnknown
-from mayfly.schema.tables import VERSION, VERSION_TABLE, Version, refuse_newer
+from mayfly.errors import BadDatabaseOption, SchemaUnknown
+from mayfly.schema.column_types import is_mysql
+from mayfly.schema.tables import VERSION_TABLE, Version, refuse_newer
 from mayfly.settings.values import mask_password
 
 HERE = Path(__file__).parent
+# Without the timeouts that the role may have: see docs/postgresql.md.
+POSTGRES_LOCK = (
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL lock_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+    "SELECT pg_advisory_xact_lock(hashtext('mayfly_migrate'))",
+)
 MIGRATIONS_ATTRIBUTE = "__migrations__"  # of an application's package: the folder of its migration scripts
 
 
@@ -54,7 +63,7 @@ OWN = PackageTables("mayfly", HERE / "versions", VERSION_TABLE)
 
 
 def app_tables(packages: Iterable[ModuleType]) -> Iterator[PackageTables]:
-    """Of the packages that have any."""
+    """The tables of the packages that have any."""
     for package in packages:
         folder = getattr(package, MIGRATIONS_ATTRIBUTE, None)
         if folder is not None and package.__file__ is not None:
@@ -64,15 +73,15 @@ def app_tables(packages: Iterable[ModuleType]) -> Iterator[PackageTables]:
 
 
 def migrate(url: str, tables: PackageTables = OWN) -> tuple[Version, Version]:
-    """Run the missing migrations; the versions before and after. Two hosts at once wait for each other."""
+    """Run the missing migrations; returns the versions before and after. Of two hosts, the second waits."""
     newest, known = tables.versions()
     with _connected(url) as connection:
-        # In the transaction that migrates: on SQLite that is the lock.
+        # In the transaction that migrates, which is the migration lock on SQLite.
         before = _stored_version(connection, tables.version_table)
         if tables is OWN:
             refuse_newer(before)
         if before is not None and before not in known:
-            raise SchemaUnknown(before, VERSION) if tables is OWN else AppSchemaUnknown(tables.package, before)
+            raise SchemaUnknown(tables.package, before)
         if before != newest:
             command.upgrade(tables.config(connection=connection), "head")
             connection.commit()
@@ -86,7 +95,7 @@ def migration_sql(url: str, tables: PackageTables = OWN) -> None:
 
 @contextmanager
 def _connected(url: str) -> Iterator[Connection]:
-    """The only migration of this database at a time; database errors become sentences."""
+    """Holds the migration lock; errors of the driver become errors of Mayfly."""
     try:
         with _engine(url).connect() as connection, _migration_lock(connection):
             yield connection
@@ -95,7 +104,7 @@ def _connected(url: str) -> Iterator[Connection]:
 
 
 def _stored_version(connection: Connection, version_table: str) -> Version:
-    """Of a database that may have no tables yet."""
+    """None if the database has no tables yet."""
     if not connection.dialect.has_table(connection, version_table):
         return None
     return connection.execute(text(f"SELECT version_num FROM {version_table}")).scalar_one_or_none()
@@ -104,26 +113,29 @@ def _stored_version(connection: Connection, version_table: str) -> Version:
 @contextmanager
 def _migration_lock(connection: Connection) -> Iterator[None]:
     """One migration at a time, over all hosts. Before any table exists, only a named lock is possible."""
-    # Differs because each server has another statement for it, and SQLite's BEGIN IMMEDIATE is such a lock already.
+    # Differs because each server has its own statement for it, and SQLite's BEGIN IMMEDIATE is such a lock already.
     if connection.dialect.name == "mysql":
         while not connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)")).scalar_one():
             connection.commit()
         connection.commit()
     elif connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_lock(hashtext('mayfly_migrate'))"))
-        connection.commit()
+        # Held by the transaction that migrates. Behind PgBouncer another client would get a session with its lock.
+        for statement in POSTGRES_LOCK:
+            connection.execute(text(statement))
     yield
 
 
 def _engine(url: str) -> Engine:
-    """Without Mayfly's statement timeouts: altering a large table takes as long as it takes."""
+    """Without Mayfly's statement timeouts: altering a large table may take long."""
     dialect = dialect_of_url(url)
     if dialect.name == "sqlite":
         engine = create_engine(url, poolclass=NullPool, creator=lambda: dialect.connect(url))
         listen(engine, "begin", lambda connection: _begin_on_sqlite(dialect, connection))
         return engine
+    # A prepared statement would stay in a session of PgBouncer, and collide with one of the same name.
+    connect_args = {"prepare_threshold": None} if dialect.name == "postgresql" else {}
     try:
-        engine = create_engine(url, poolclass=NullPool, hide_parameters=True)
+        engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=connect_args)
     except ValueError as error:
         raise BadDatabaseOption(str(error)) from error
     listen(engine, "do_connect", _connect)
@@ -131,15 +143,46 @@ def _engine(url: str) -> Engine:
 
 
 def _begin_on_sqlite(dialect: dialects.Dialect, connection: Connection) -> None:
-    """A new file is not in WAL mode yet: its first COMMIT has to wait for readers, not to fail at once."""
+    """A new file is not in WAL mode yet: its first COMMIT must wait for readers instead of failing."""
     raw: Any = connection.connection.dbapi_connection
     dialect.begin(raw)
     raw.set_busy_timeout(True)
 
 
 def _connect(dialect: Dialect, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Options that the driver refuses come from the part of DATABASE_URL after the question mark."""
+    """If the driver refuses an option, it is one after the question mark of DATABASE_URL."""
     try:
         return dialect.connect(*arguments, **options)
     except (TypeError, ValueError, OSError, dialect.loaded_dbapi.ProgrammingError) as error:
         raise BadDatabaseOption(str(error).strip()) from error
+
+
+# --- for migration scripts --------------------------------------------------------------------------------
+
+
+def create_described(table: Table) -> None:
+    """Create a table of mayfly/schema/metadata.py with its indexes.
+
+    MySQL commits each DDL statement by itself, so this skips what a killed migration has already created.
+    """
+    op.execute(CreateTable(table, if_not_exists=True))
+    inspector = None if op.get_context().as_sql else inspect(op.get_bind())
+    known = {each["name"] for each in inspector.get_indexes(table.name)} if inspector else set()
+    columns = {each["name"] for each in inspector.get_columns(table.name)} if inspector else set()
+    for index in sorted(table.indexes, key=lambda each: str(each.name)):
+        if index.name not in known:
+            _create_described_index(table, index, columns)
+
+
+def _create_described_index(table: Table, index: Index, known_columns: set[str]) -> None:
+    # Differs because MySQL and MariaDB cannot index only some rows of a table.
+    if "generated_column" not in index.info or not is_mysql(op.get_context().dialect):
+        op.execute(CreateIndex(index))
+        return
+    # A unique index of a generated column that is NULL where the condition is false.
+    name, condition = index.info["generated_column"]
+    [key] = index.columns
+    if name not in known_columns:
+        case = f"CASE WHEN {condition} THEN {key.name} END"
+        op.add_column(table.name, Column(name, key.type, Computed(case, persisted=True)))
+    op.create_index(str(index.name), table.name, [name], unique=True)

@@ -1,1 +1,1 @@
-"""Programs that are measured, each in an interpreter of its own; what they import is part of what they cost."""
+"""Programs that are measured, each in its own interpreter; their imports are part of the measurement."""

@@ -1,4 +1,4 @@
-"""Connect as in the driver's first example, with READ COMMITTED and SQLite's durable writes."""
+"""Connect as in the driver's documentation, with READ COMMITTED and, on SQLite, durable writes."""
 
 import json
 import os

@@ -74,7 +74,7 @@ class Loop:
 
 
 def in_processes(number: int, work: Callable[[], None]) -> int:
-    """How many of them failed."""
+    """Returns how many of them failed."""
     children = []
     for _ in range(number):
         pid = os.fork()
@@ -92,7 +92,7 @@ def in_processes(number: int, work: Callable[[], None]) -> int:
 
 def main() -> None:
     processes, size, ack = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    load_driver()  # before the fork: once for all
+    load_driver()  # once, before the fork
     sys.exit(1 if in_processes(processes, lambda: Loop(size, ack).run()) else 0)
 
 

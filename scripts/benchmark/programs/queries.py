@@ -12,10 +12,10 @@ from mayfly.admin.filters import JobFilter
 from mayfly.admin.health import read_status
 from mayfly.admin.job import read_job
 from mayfly.admin.jobs import list_dead, list_jobs
-from mayfly.bootstrap import open_database
 from mayfly.db.connection import Connection
 from mayfly.queue.claim import Claimant, claim
 from mayfly.registry import Registry
+from mayfly.schema import open_database
 from mayfly.settings import Settings, load_settings
 
 CLAIM_SIZE = 100
@@ -46,7 +46,7 @@ def queries(settings: Settings, now: datetime) -> Mapping[str, Callable[[Connect
         "list of dead jobs": jobs(status="dead"),
         "list of jobs by error": jobs(error="error-1"),
         "one job": one_job,
-        "dead jobs by error": lambda connection: list_dead(connection),
+        "dead jobs by error": lambda connection: list_dead(connection, None, now),
     }
 
 

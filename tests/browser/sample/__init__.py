@@ -1,4 +1,4 @@
-"""A small shop's month with Mayfly, as rows: what the browser tests look at, and what the screenshots show."""
+"""A month of a small shop with Mayfly, as rows: for the browser tests and the screenshots."""
 
 from datetime import timedelta
 from random import Random
@@ -7,9 +7,9 @@ from sqlalchemy import Connection
 
 from mayfly.db.database import Database
 from mayfly.stats.history import Sample, add_to_history, charted
-from tests.browser.sample.history import insert_history
+from tests.browser.sample.history import assign_running_jobs, insert_history
 from tests.browser.sample.jobs import insert_jobs
-from tests.browser.sample.manual_actions import insert_deeds
+from tests.browser.sample.manual_actions import insert_manual_actions
 from tests.browser.sample.schedules import insert_past
 from tests.sqlalchemy_engines import run
 
@@ -29,14 +29,15 @@ SETTINGS = {
 
 
 def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
-    """As if it had run for so long; the same each time but for the clock."""
+    """As if it had run for `past`; always the same except for the clock."""
     now = database.clock.now()
 
     def write(connection: Connection) -> list[Sample]:
-        chance = Random(seed)
-        deaths = insert_jobs(connection, now, chance)
-        samples = insert_history(connection, now, past, deaths, chance)
-        insert_deeds(connection, now)
+        rng = Random(seed)
+        deaths = insert_jobs(connection, now, rng)
+        samples = insert_history(connection, now, past, deaths, rng)
+        assign_running_jobs(connection)
+        insert_manual_actions(connection, now)
         insert_past(connection, now)
         return samples
 

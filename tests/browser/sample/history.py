@@ -1,4 +1,4 @@
-"""Cycles, their totals and their runners: one cycle a minute on two hosts, with a gap and an overrun."""
+"""Cycles, their totals and their runners: one cycle per minute on two hosts, with a gap and an overrun."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,17 +8,18 @@ from math import pi, sin
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select, update
 
+from mayfly import json_text
 from mayfly.clock import milliseconds
-from mayfly.schema.metadata import cycles, hosts, locks, runners, totals
+from mayfly.schema.metadata import cycles, hosts, jobs, locks, runners, totals
 from mayfly.stats.histograms import bucket, histogram_text, stored_count
 from mayfly.stats.history import Sample, of_cycles
 
 MINUTE = timedelta(minutes=1)
-FINE = timedelta(days=1)  # further back a cycle stands for ten
+FINE = timedelta(days=1)  # before that, one cycle stands for ten
 HOSTS = ("web-1", "web-2")
-GAP = range(6, 9)  # minutes ago, in which cron was silent on the second host
+GAP = range(6, 9)  # minutes ago, without cycles on the second host
 OVERRUN = 4  # minutes ago
 EXTERNAL = {"images"}
 RUNNERS_KEPT = 90  # minutes
@@ -48,25 +49,25 @@ WORK = (
 
 
 def insert_history(
-    connection: Connection, now: datetime, past: timedelta, deaths: list[Death], chance: Random
+    connection: Connection, now: datetime, past: timedelta, deaths: list[Death], rng: Random
 ) -> list[Sample]:
-    """And what charts are drawn from, of all that was written."""
-    fired = now.replace(second=1, microsecond=0)  # cron does so a second after the minute
+    """Returns the samples for the charts."""
+    fired = now.replace(second=1, microsecond=0)  # cron starts it a second after the minute
     newest = fired if fired <= now else fired - MINUTE
     written: dict[str, list[dict[str, Any]]] = {"cycles": [], "totals": [], "runners": []}
     for number, (minutes, host) in enumerate(fired_cycles(past)):
         started_at = newest - minutes * MINUTE + timedelta(milliseconds=137 * HOSTS.index(host) + 40)
         times = 10 if minutes * MINUTE > FINE else 1
-        counted = list(settled(started_at, times, chance))
+        counted = list(settled(started_at, times, rng))
         if host == HOSTS[0]:
-            counted += died(died_in(deaths, started_at), chance)
+            counted += died(died_in(deaths, started_at), rng)
         is_overrun = host == HOSTS[0] and minutes == OVERRUN
-        cycle = cycle_row(milliseconds(started_at), host, started_at, counted, is_overrun, chance)
+        cycle = cycle_row(milliseconds(started_at), host, started_at, counted, is_overrun, rng)
         written["cycles"].append(cycle)
         written["totals"] += [row | {"cycle_id": cycle["id"], "worker_id": ""} for row in counted]
         if minutes < RUNNERS_KEPT:
             is_live = minutes == 0 and host == HOSTS[0]
-            written["runners"] += runner_rows(cycle, counted, number, is_live, chance)
+            written["runners"] += runner_rows(cycle, counted, number, is_live, rng)
     connection.execute(insert(cycles), written["cycles"])
     connection.execute(insert(totals), written["totals"])
     connection.execute(insert(runners), written["runners"])
@@ -83,7 +84,7 @@ def samples_of(written: Mapping[str, list[dict[str, Any]]]) -> Iterator[Sample]:
 
 
 def fired_cycles(past: timedelta) -> Iterator[tuple[int, str]]:
-    """How many minutes ago, and where; the oldest first."""
+    """How many minutes ago, and on which host; the oldest first."""
     minutes = int(past / MINUTE)
     fine = int(FINE / MINUTE)
     for ago in range(minutes, -1, -1):
@@ -94,17 +95,17 @@ def fired_cycles(past: timedelta) -> Iterator[tuple[int, str]]:
                 yield ago, host
 
 
-def settled(at: datetime, times: int, chance: Random) -> Iterator[dict[str, Any]]:
-    """What one cycle of one host has counted; more by day than by night."""
+def settled(at: datetime, times: int, rng: Random) -> Iterator[dict[str, Any]]:
+    """The totals of one cycle on one host; more by day than by night."""
     busy = 0.35 + 0.65 * max(0.0, sin(pi * (at.hour + at.minute / 60 - 5) / 16))
     for work in WORK:
         wanted = times * work.per_minute * busy / len(HOSTS)
-        jobs = int(wanted * chance.uniform(0.6, 1.4) + chance.random())
-        failed = sum(chance.random() < work.failing for _ in range(jobs))
+        jobs = int(wanted * rng.uniform(0.6, 1.4) + rng.random())
+        failed = sum(rng.random() < work.failing for _ in range(jobs))
         for outcome, number in (("done", jobs - failed), ("failed", failed)):
             if number:
-                durations = spread(number, work.typical_ms, chance)
-                waits = spread(number, 9000 + 20_000 * busy, chance)
+                durations = spread(number, work.typical_ms, rng)
+                waits = spread(number, 9000 + 20_000 * busy, rng)
                 yield totals_row(work.lane, work.type, outcome, number, durations, waits)
 
 
@@ -113,9 +114,9 @@ def died_in(deaths: list[Death], started_at: datetime) -> Counter[tuple[str, str
     return Counter((lane, type_name) for at, lane, type_name in deaths if started_at <= at < started_at + MINUTE)
 
 
-def died(counted: Counter[tuple[str, str]], chance: Random) -> Iterator[dict[str, Any]]:
+def died(counted: Counter[tuple[str, str]], rng: Random) -> Iterator[dict[str, Any]]:
     for (lane, type_name), number in counted.items():
-        yield totals_row(lane, type_name, "dead", number, spread(number, 4000, chance), spread(number, 9000, chance))
+        yield totals_row(lane, type_name, "dead", number, spread(number, 4000, rng), spread(number, 9000, rng))
 
 
 def totals_row(lane: str, type_name: str, outcome: str, jobs: int, durations: str, waits: str) -> dict[str, Any]:
@@ -123,16 +124,16 @@ def totals_row(lane: str, type_name: str, outcome: str, jobs: int, durations: st
     return {**key, "jobs": jobs, "durations": durations, "waits": waits}
 
 
-def spread(number: int, typical_ms: float, chance: Random) -> str:
-    return histogram_text(Counter(bucket(int(chance.lognormvariate(0, 0.5) * typical_ms)) for _ in range(number)))
+def spread(number: int, typical_ms: float, rng: Random) -> str:
+    return histogram_text(Counter(bucket(int(rng.lognormvariate(0, 0.5) * typical_ms)) for _ in range(number)))
 
 
 def cycle_row(
-    cycle_id: int, host: str, started_at: datetime, counted: list[dict[str, Any]], is_overrun: bool, chance: Random
+    cycle_id: int, host: str, started_at: datetime, counted: list[dict[str, Any]], is_overrun: bool, rng: Random
 ) -> dict[str, Any]:
     jobs = sum(row["jobs"] for row in counted)
     lanes = len({row["lane"] for row in counted})
-    duration_ms = 63_400 if is_overrun else int(2500 + 400 * jobs * chance.uniform(0.5, 1.2)) % 41_000 + 900
+    duration_ms = 63_400 if is_overrun else int(2500 + 400 * jobs * rng.uniform(0.5, 1.2)) % 41_000 + 900
     return {
         "id": cycle_id,
         "host": host,
@@ -147,15 +148,15 @@ def cycle_row(
         "timed_out": int(is_overrun),
         "rescued": int(is_overrun) * 3,
         "repeated": 0,
-        "pruned": chance.randrange(40),
+        "pruned": rng.randrange(40),
         "duration_ms": duration_ms,
     }
 
 
 def runner_rows(
-    cycle: Mapping[str, Any], counted: list[dict[str, Any]], number: int, is_live: bool, chance: Random
+    cycle: Mapping[str, Any], counted: list[dict[str, Any]], number: int, is_live: bool, rng: Random
 ) -> Iterator[dict[str, Any]]:
-    """One for each lane; those of the newest cycle are still at work."""
+    """One per lane; those of the newest cycle are still running."""
     for index, lane in enumerate(sorted({row["lane"] for row in counted} - EXTERNAL), start=1):
         jobs: Counter[str] = Counter()
         for row in counted:
@@ -176,11 +177,22 @@ def runner_rows(
             "lease_until": planned_at + timedelta(minutes=30),
             "jobs_done": jobs["done"],
             "jobs_failed": jobs["failed"],
-            "average_ms": round(chance.uniform(40, 900), 1),
-            "peak_memory": chance.randrange(48, 96) << 20,
-            "cpu_ms": chance.randrange(300, 4000),
+            "average_ms": round(rng.uniform(40, 900), 1),
+            "peak_memory": rng.randrange(48, 96) << 20,
+            "cpu_ms": rng.randrange(300, 4000),
+            "uptime_ms": cycle["duration_ms"] - 100,
             **(dict.fromkeys(ended) if is_live else ended),
         }
+
+
+def assign_running_jobs(connection: Connection) -> None:
+    """To live runners, which are of the lane of their job, as their figures have it."""
+    live = connection.execute(select(runners.c.worker_id).where(runners.c.finished_at.is_(None))).scalars()
+    processing = select(jobs.c.id, jobs.c.lane, jobs.c.locked_at).where(jobs.c.status == "processing")
+    for worker_id, (job_id, lane, started_at) in zip(live, connection.execute(processing).all(), strict=False):
+        values = {"lane": lane, "running": json_text.encode({job_id: started_at.isoformat()})}
+        connection.execute(update(runners).where(runners.c.worker_id == worker_id).values(**values))
+        connection.execute(update(jobs).where(jobs.c.id == job_id).values(worker_id=worker_id))
 
 
 def host_row(host: str, written: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Jobs in every status, with the attempts that failed: what waits, runs, is done, died and was cancelled."""
+"""Jobs in every status, with their failed attempts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from mayfly.queue.failure import Failure
+from mayfly.queue.outcome import Failure
 from mayfly.schema.metadata import attempts, batches, jobs
 from tests.browser.sample.history import Death
 
@@ -21,7 +21,7 @@ TRACEBACK = """\
     {code}
   File "/srv/shop/vendor/client.py", line 88, in send
     raise {kind}(answer.text)"""
-# type, lane, module, line, code, error: why jobs of the shop die
+# type, lane, module, line, code, error of dead jobs
 CAUSES = (
     ("charge_card", "payments", "payments", 41, "gateway.charge(order.card, order.total)",
      "GatewayTimeout", "no answer from the payment gateway within 20 s"),
@@ -29,12 +29,12 @@ CAUSES = (
     ("build_report", "reports", "reports", 63, "rows = totals[report.day]", "KeyError", "'2026-02-30'"),
     ("resize_image", "images", "images", 19, "picture = Image.open(path)", "UnidentifiedImage", "not a picture"),
 )  # fmt: skip
-DEATHS = (9, 4, 2, 3)  # of each
+DEATHS = (9, 4, 2, 3)  # number of each
 
 
-def insert_jobs(connection: Connection, now: datetime, chance: Random) -> list[Death]:
-    """With a batch of reminders; and when which of them died."""
-    rows = [*finished(now, chance), *dead(now, chance), *running(now), *waiting(now, chance)]
+def insert_jobs(connection: Connection, now: datetime, rng: Random) -> list[Death]:
+    """With a batch of reminders; returns times and types of the dead jobs."""
+    rows = [*finished(now, rng), *dead(now, rng), *running(now), *waiting(now, rng)]
     rows.sort(key=lambda row: row["created_at"])
     before = set(connection.execute(select(jobs.c.id)).scalars())
     columns = {name: None for row in rows for name in row if name in jobs.c} | DEFAULTS
@@ -43,8 +43,9 @@ def insert_jobs(connection: Connection, now: datetime, chance: Random) -> list[D
     ids = sorted(set(connection.execute(select(jobs.c.id)).scalars()) - before)
     tried = [each for job_id, row in zip(ids, rows, strict=True) for each in failed_attempts(job_id, row)]
     connection.execute(insert(attempts), tried)
-    connection.execute(insert(batches), [{"batch_key": "reminders-46", "created_at": now - 3 * MINUTE,
-                                          "sealed_at": now - 3 * MINUTE}])  # fmt: skip
+    sealed = {"batch_key": "reminders-46", "created_at": now - 3 * MINUTE, "sealed_at": now - 3 * MINUTE}
+    unsealed = {"batch_key": "catalogue-import-46", "created_at": now - 130 * MINUTE, "sealed_at": None}
+    connection.execute(insert(batches), [sealed, unsealed])
     return [(row["finished_at"], row["lane"], row["type"]) for row in rows if row["status"] == "dead"]
 
 
@@ -54,15 +55,15 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def mail(chance: Random, **more: Any) -> str:
-    return json.dumps({"to": f"{chance.choice(NAMES)}@example.com", "template": "invoice", **more})
+def mail(rng: Random, **more: Any) -> str:
+    return json.dumps({"to": f"{rng.choice(NAMES)}@example.com", "template": "invoice", **more})
 
 
-def finished(now: datetime, chance: Random) -> Iterator[dict[str, Any]]:
+def finished(now: datetime, rng: Random) -> Iterator[dict[str, Any]]:
     for number in range(160):
         at = now - number * 22 * SECOND - 30 * SECOND
-        ms = chance.randrange(90, 900)
-        yield ended("send_email", "mail", at, "done", ms, mail(chance, order=48_000 - number), '{"message_id": "…"}')
+        ms = rng.randrange(90, 900)
+        yield ended("send_email", "mail", at, "done", ms, mail(rng, order=48_000 - number), '{"message_id": "…"}')
         if number % 4 == 0:
             payload = json.dumps({"image": 7000 + number, "width": 640})
             yield ended("resize_image", "images", at - 4 * SECOND, "done", 3 * ms, payload, '{"height": 480}')
@@ -81,20 +82,21 @@ def ended(
     started_at = at - timedelta(milliseconds=ms)
     return {
         "type": type_name, "lane": lane, "status": status, "payload": payload, "result": result, "attempts": 1,
-        "claims": 1, "created_at": started_at - 14 * SECOND, "run_at": started_at - 14 * SECOND,
+        "claims": 1, "worker_id": "worker-sample-5", "created_at": started_at - 14 * SECOND,
+        "run_at": started_at - 14 * SECOND,
         "locked_at": started_at, "started_at": started_at, "finished_at": at, "duration_ms": ms,
     }  # fmt: skip
 
 
-def dead(now: datetime, chance: Random) -> Iterator[dict[str, Any]]:
+def dead(now: datetime, rng: Random) -> Iterator[dict[str, Any]]:
     for (type_name, lane, module, line, code, kind, message), deaths in zip(CAUSES, DEATHS, strict=True):
         text = TRACEBACK.format(
             kind=kind, message=message, module=module, line=line, function=type_name, code=code
         )  # fmt: skip
         for number in range(deaths):
-            at = now - (11 + 37 * number + chance.randrange(20)) * MINUTE
-            payload = mail(chance) if lane == "mail" else json.dumps({"order": 47_100 + number})
-            row = ended(type_name, lane, at, "dead", chance.randrange(300, 20_000), payload, None)
+            at = now - (11 + 37 * number + rng.randrange(20)) * MINUTE
+            payload = mail(rng) if lane == "mail" else json.dumps({"order": 47_100 + number})
+            row = ended(type_name, lane, at, "dead", rng.randrange(300, 20_000), payload, None)
             created_at = at - 31 * MINUTE
             yield row | {"last_error": text, "attempts": 5, "claims": 5, "created_at": created_at}
 
@@ -107,16 +109,16 @@ def running(now: datetime) -> Iterator[dict[str, Any]]:
             "payload": json.dumps({"source": "marketplace"} if number == 0 else {"kind": "daily"}),
             "worker_id": f"worker-sample-{number}", "created_at": started_at - 9 * SECOND, "run_at": started_at,
             "locked_at": started_at, "started_at": started_at, "lease_until": now + 30 * MINUTE,
-            "progress": json.dumps({"part": 0.62, "text": "6,200 of 10,000 orders"}) if number == 0 else None,
+            "progress": json.dumps({"done": 6200, "total": 10_000, "text": "orders"}) if number == 0 else None,
             "checkpoint": json.dumps({"last_order": 6200}) if number == 0 else None,
         }  # fmt: skip
 
 
-def waiting(now: datetime, chance: Random) -> Iterator[dict[str, Any]]:
+def waiting(now: datetime, rng: Random) -> Iterator[dict[str, Any]]:
     for number in range(34):
         group = {"group_key": "reminders-46"} if number % 2 else {}
         due = now - (40 - number) * SECOND
-        yield {**pending("send_email", "mail", due, mail(chance, order=48_100 + number)), **group}
+        yield {**pending("send_email", "mail", due, mail(rng, order=48_100 + number)), **group}
     for number in range(8):
         due = now - (25 - number) * MINUTE
         yield pending("resize_image", "images", due, json.dumps({"image": 7200 + number}))
@@ -135,7 +137,7 @@ def pending(type_name: str, lane: str, created_at: datetime, payload: str) -> di
 
 
 def failed_attempts(job_id: int, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Between when it was enqueued and when it died; each later by twice as much."""
+    """Between enqueue and death, at increasing intervals."""
     if not row.get("last_error"):
         return
     end = row.get("finished_at") or row["created_at"] + MINUTE

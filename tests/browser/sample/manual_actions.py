@@ -1,4 +1,4 @@
-"""What people did by hand, and what stands of it: a pause, a lane with fewer workers, limits in use."""
+"""Manual actions and their effects: a pause, a lane with fewer workers, limits in use."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from mayfly.schema.metadata import audit, lanes, limits, pauses, slots
 MINUTE = timedelta(minutes=1)
 
 
-def insert_deeds(connection: Connection, now: datetime) -> None:
+def insert_manual_actions(connection: Connection, now: datetime) -> None:
     paused = {"kind": "lane", "name": "images", "paused_at": now - 26 * MINUTE, "paused_until": now + 94 * MINUTE,
               "paused_by": "olga", "reason": "the picture store is moved"}  # fmt: skip
     connection.execute(insert(pauses), [paused])
@@ -26,13 +26,13 @@ def insert_deeds(connection: Connection, now: datetime) -> None:
     )
     held = {"limit_key": "marketplace", "worker_id": "worker-sample-0", "held": 1, "lease_until": now + 30 * MINUTE}
     connection.execute(insert(slots), [held])
-    connection.execute(insert(audit), [dict(zip(COLUMNS, row, strict=True)) for row in deeds(now)])
+    connection.execute(insert(audit), [dict(zip(COLUMNS, row, strict=True)) for row in audit_entries(now)])
 
 
 COLUMNS = ("done_at", "done_by", "via", "verb", "subject", "jobs", "reason")
 
 
-def deeds(now: datetime) -> list[tuple[Any, ...]]:
+def audit_entries(now: datetime) -> list[tuple[Any, ...]]:
     """The oldest first."""
     return [
         (now - 1300 * MINUTE, "deploy", "http", "cancel", "type=send_digest", 6, "the campaign was withdrawn"),

@@ -1,4 +1,4 @@
-"""The shop's schedules: the file, and when each was due last."""
+"""The schedules of the shop: the file, and the last due time of each."""
 
 from datetime import datetime, timedelta
 
@@ -26,7 +26,7 @@ DUE_WITHIN = timedelta(days=3)
 
 
 def insert_past(connection: Connection, now: datetime) -> None:
-    """The one that is due each week has not been due yet."""
+    """The weekly one has not been due yet."""
     connection.execute(insert(schedules), [row_of(each, now) for each in ENTRIES])
 
 

@@ -1,6 +1,6 @@
-"""The shop's handlers: nobody runs them, but the form that enqueues a job is made of their payloads."""
+"""The handlers of the shop: they never run, but the form that enqueues a job is built from their payloads."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -9,7 +9,7 @@ from mayfly import Job, handler
 
 
 class Mail(BaseModel):
-    to: str = Field(description="whom it is for")
+    to: str = Field(description="the recipient")
     template: Literal["welcome", "invoice", "reminder"] = "welcome"
     order: int | None = Field(default=None, ge=1)
 
@@ -23,6 +23,17 @@ class Report(BaseModel):
     kind: Literal["daily", "monthly"]
     day: date | None = None
     send: bool = True
+
+
+class Shop(BaseModel):
+    api_key: str
+    since: datetime
+    pages: int = Field(default=1, ge=1)
+
+
+@handler("sync_shop", lane="imports")
+def sync_shop(_job: Job, _shop: Shop) -> None:
+    """What another shop offers."""
 
 
 @handler("send_email", lane="mail")

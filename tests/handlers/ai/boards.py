@@ -38,7 +38,7 @@ class Boards:
         )  # fmt: skip
 
     def written(self) -> list[tuple[Any, ...]]:
-        """What no person wrote."""
+        """Posts that were not written by a person."""
         return rows("SELECT board_id, state, body FROM app_posts WHERE author_id IS NULL ORDER BY id")
 
     @property

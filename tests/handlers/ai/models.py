@@ -70,7 +70,7 @@ def played_model() -> Iterator[PlayedModel]:
             asked = Asked(self.path, self.headers["Authorization"], body)
             model.asked.append(asked)
             content = model.reply(asked)
-            with suppress(OSError):  # who has enough hangs up
+            with suppress(OSError):  # the caller may close the connection early
                 self._stream(list(events(content))) if model.streams else self._answer(
                     completion(content, model.usage)
                 )
@@ -100,6 +100,6 @@ def played_model() -> Iterator[PlayedModel]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         model.port = server.server_port
-        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it sees its end
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it notices its end
         yield model
         server.shutdown()

@@ -33,8 +33,8 @@ def ask() -> Drained:
 
 @pytest.mark.parametrize(
     ("status", "outcomes", "error"),
-    [(200, {"done": 1}, None), (401, {"dead": 1}, "answered 401: no"), (404, {"dead": 1}, "answered 404: no"),
-     (500, {"failed": 1}, "answered 500: no"), (429, {"failed": 1}, "answered 429: no")],
+    [(200, {"done": 1}, None), (401, {"dead": 1}, "returned 401: no"), (404, {"dead": 1}, "returned 404: no"),
+     (500, {"failed": 1}, "returned 500: no"), (429, {"failed": 1}, "returned 429: no")],
 )  # fmt: skip
 def test_the_status_decides(vendor: Provider, status: int, outcomes: dict[str, int], error: str | None) -> None:
     """A refused call costs nothing."""
@@ -59,17 +59,17 @@ def test_retry_after_snoozes_the_job(vendor: Provider) -> None:
     assert [(each["state"], each["cost_micros"]) for each in traces()] == [("failed", 0)]
 
 
-@pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips", "huge"])
-def test_an_incomplete_answer(vendor: Provider, monkeypatch: pytest.MonkeyPatch, manner: str) -> None:
+@pytest.mark.parametrize("mode", ["half", "garbage", "silent", "drips", "huge"])
+def test_an_incomplete_answer(vendor: Provider, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Is retried, or dead if it is too large. It may have cost the maximum."""
-    vendor.manner = manner
-    if manner in ("silent", "drips"):
+    vendor.mode = mode
+    if mode in ("silent", "drips"):
         monkeypatch.setenv("OPENAI_SECONDS", "0.3")
 
     drained = ask()
 
     [trace] = traces()
-    assert drained.outcomes == ({"dead": 1} if manner == "huge" else {"failed": 1})
+    assert drained.outcomes == ({"dead": 1} if mode == "huge" else {"failed": 1})
     assert (trace["state"], trace["answer"], trace["input_tokens"]) == ("failed", None, None)
     assert trace["cost_micros"] > 900  # 1,500 tokens of an answer
     assert trace["error"]

@@ -14,7 +14,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def numbered(model: PlayedModel) -> None:
-    """Each answer says what it was made of: the number of posts, or which summaries."""
+    """Each answer names its input: the number of posts, or which summaries."""
 
     def reply(asked: Asked) -> str:
         made_of = asked.data.get("summaries") or f"{len(asked.data['posts'])} posts"
@@ -64,11 +64,11 @@ def test_a_long_board_is_summarised_in_chunks(long_board: int, model: PlayedMode
 
     parts, fold = model.asked[:-1], model.asked[-1]
     shown = "".join(each["text"] for asked in parts for each in asked.data["posts"])
-    said = [sum(len(each["content"].encode()) for each in asked.body["messages"]) for asked in model.asked]
+    sizes = [sum(len(each["content"].encode()) for each in asked.body["messages"]) for asked in model.asked]
     assert drained.outcomes == {"done": 1}
     assert len(parts) == 4
     assert shown == "words " * 1600 + "long " * 6000 + "ß" * 2000
-    assert max(said) + 1000 <= 16_000
+    assert max(sizes) + 1000 <= 16_000
     assert [each[:2] for each in fold.data["summaries"]] == ["1:", "2:", "3:", "4:"]
     assert rows("SELECT posts FROM app_board_summaries") == [(11,)]
 
@@ -95,9 +95,9 @@ def test_summaries_are_folded_before_they_exceed_the_context(
     enqueue("ai_summarize_board", {"board": 3})
     drained = drain()
 
-    said = [sum(len(each["content"].encode()) for each in asked.body["messages"]) for asked in model.asked]
+    sizes = [sum(len(each["content"].encode()) for each in asked.body["messages"]) for asked in model.asked]
     assert drained.outcomes == {"done": 1}
-    assert max(said) + 1000 <= 16_000
+    assert max(sizes) + 1000 <= 16_000
     assert sum("summaries" in asked.data for asked in model.asked) >= 3
 
 

@@ -13,6 +13,7 @@ from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain, run_inline
 from tests.handlers.community import LONG_AGO, Community
 
+pytestmark = pytest.mark.usefixtures("_bulk_mail")
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
@@ -35,7 +36,7 @@ def closed_board(community: Community, posts: int = 5, body: str = "Grüße, {nu
 
 def archive(**options: Any) -> Drained:
     enqueue("archive_board", {"board": 7})
-    return drain(lanes=["misc"], raises=False, **options)
+    return drain(lanes=["archive_board"], raises=False, **options)
 
 
 def content_of(archives: Path) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def test_a_board_is_archived_whole_and_once(community: Community, archives: Path
         (number, None if number == 1 else "Ann", f"Grüße, {number}\n“x”") for number in range(1, 6)
     ]
     assert [each.runs[0].result for each in (first, again)] == [
-        {"archive": "board-7.zip", "mailed": 3, "reminders": 0}
+        {"archive": "board-7.zip", "mailed": 3, "suppressed": 0}
     ] * 2
     assert_enqueued("send_email", count=3)
     assert [each.name for each in archives.iterdir()] == ["board-7.zip"]
@@ -87,9 +88,9 @@ def test_the_same_board_gives_the_same_bytes(
 
 
 @SQLITE
-@pytest.mark.parametrize("harm", ["is gone", "is shorter", "is another"])
+@pytest.mark.parametrize("damage", ["is gone", "is shorter", "is another"])
 def test_an_invalid_draft_is_written_again(
-    community: Community, archives: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+    community: Community, archives: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     """Lost with its host, truncated, or overwritten between two slices."""
     monkeypatch.setattr("handlers.boards.export.PAGE_SIZE", 2)
@@ -97,7 +98,7 @@ def test_an_invalid_draft_is_written_again(
     state = run_inline("archive_board", {"board": 7}, slice_after=4).state
     draft = archives / ".board-7.json"
     kept = draft.read_bytes()
-    draft.unlink() if harm == "is gone" else draft.write_bytes(kept[:-9] if harm == "is shorter" else kept[::-1])
+    draft.unlink() if damage == "is gone" else draft.write_bytes(kept[:-9] if damage == "is shorter" else kept[::-1])
 
     run_inline("archive_board", {"board": 7}, state=state)
 

@@ -51,13 +51,13 @@ def test_a_failed_post_is_not_enqueued_again(community: Community, monkeypatch: 
         for _ in range(3):
             enqueue("publish_due_posts")
             drain(raises=False)
-        tries = len(server.heard)
+        tries = len(server.requests)
         community.execute("UPDATE app_posts SET publish_at = :at", at=community.now())
         server.status = 200
         enqueue("publish_due_posts")
         drain()
 
-    assert (tries, len(server.heard)) == (1, 2)
+    assert (tries, len(server.requests)) == (1, 2)
     assert community.rows("SELECT state FROM app_posts") == [("published",)]
 
 

@@ -56,12 +56,13 @@ class Post:
     port: int = 0
     at_rcpt: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     at_data: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    hangs_up_on: set[str] = field(default_factory=set)  # after it has taken the message, without an answer
-    # EHLO, MAIL, RCPT, DATA (asked for), taken, QUIT: one after the other, in the next dialogue that gets there.
+    hangs_up_on: set[str] = field(default_factory=set)  # after it has accepted the message, without an answer
+    # EHLO, MAIL, RCPT, DATA (requested), taken, QUIT: in this order, each in the next dialogue that reaches it.
     stop_at: list[str] = field(default_factory=list)
     stops: "Queue[Stop]" = field(default_factory=Queue)
     logins: list[bool] = field(default_factory=list)
     taken: list[tuple[str, EmailMessage]] = field(default_factory=list)
+    transports: list[Any] = field(default_factory=list)  # of connections; two with STARTTLS
 
     @property
     def counts(self) -> Counter[str]:
@@ -106,7 +107,7 @@ class Post:
         message = BytesParser(policy=default).parsebytes(envelope.content)
         assert isinstance(message, EmailMessage)
         self.taken.append((recipient, message))
-        session.taken_for = recipient  # since the envelope is thrown away with the answer
+        session.taken_for = recipient  # because the envelope is discarded with the answer
         await self.reach("taken", session, recipient)
         if recipient in self.hangs_up_on:
             server.transport.abort()
@@ -120,7 +121,11 @@ class Post:
 
 
 class _Server(SMTP):
-    """Also suspends at DATA, where aiosmtpd has no hook."""
+    """Also suspends at DATA, where aiosmtpd has no hook, and lists its connections."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.event_handler.transports.append(transport)
+        super().connection_made(transport)
 
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
         recipients = self.envelope.rcpt_tos if self.envelope is not None else []
@@ -134,16 +139,16 @@ class _Controller(Controller):
 
 
 @contextmanager
-def post_office(certificate: Certificate | None, *, tls: str = "none") -> Iterator[Post]:
+def post_office(certificate: Certificate | None, *, tls: str = "none", port: int = 0) -> Iterator[Post]:
     """ "tls" and "starttls" require a login."""
-    post = Post(free_port())
+    post = Post(port or free_port())
     options: dict[str, Any] = {}
     if tls != "none":
         assert certificate is not None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate.file, certificate.key)
         options["authenticator"] = post.authenticate
-        if tls == "tls":  # which aiosmtpd does not see, since it was there before: it cannot insist on it
+        if tls == "tls":  # aiosmtpd does not see TLS that was there before, so it cannot require it
             options |= {"ssl_context": context, "auth_require_tls": False}
         else:
             options |= {"tls_context": context, "require_starttls": True, "auth_required": True}
@@ -152,7 +157,16 @@ def post_office(certificate: Certificate | None, *, tls: str = "none") -> Iterat
     try:
         yield post
     finally:
+        asyncio.run_coroutine_threadsafe(_end_connections(post), controller.loop).result(10)
         controller.stop()
+
+
+async def _end_connections(post: Post) -> None:
+    """Clients keep a connection for a moment after their last mail; aiosmtpd does not close it."""
+    for transport in post.transports:
+        transport.abort()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 @contextmanager

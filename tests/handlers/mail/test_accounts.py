@@ -45,7 +45,7 @@ def test_accounts_are_urls() -> None:
 )
 def test_an_invalid_account_is_refused_without_its_password(text: str) -> None:
     """By its position in the list."""
-    with pytest.raises(BadAccount, match=r"SMTP_ACCOUNTS: number [12] ") as raised:
+    with pytest.raises(BadAccount, match=r"SMTP_ACCOUNTS: account [12] ") as raised:
         read_accounts(text)
 
     assert "s3cret" not in str(raised.value)
@@ -54,10 +54,10 @@ def test_an_invalid_account_is_refused_without_its_password(text: str) -> None:
 def test_an_account_may_be_reserved_for_lanes() -> None:
     """It serves all lanes by default."""
     kept, any_ = read_accounts(
-        "smtp://a.example?from=a@a.example&lanes=outreach,send_digest smtp://b.example?from=b@b.example"
+        "smtp://a.example?from=a@a.example&lanes=send_outreach,send_digest smtp://b.example?from=b@b.example"
     )
 
-    assert [kept.serves(lane) for lane in ("outreach", "send_digest", "send_email")] == [True, True, False]
+    assert [kept.serves(lane) for lane in ("send_outreach", "send_digest", "send_email")] == [True, True, False]
     assert any_.serves("send_email")
 
 

@@ -15,11 +15,13 @@ from mayfly.testing import Drained, assert_enqueued, drain
 from tests.handlers.community import LONG_AGO, Community
 from tests.hypothesis_profiles import in_full
 
+LINK = "https://shop.example/unsubscribe?who=me"
+pytestmark = pytest.mark.usefixtures("_bulk_mail")
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def digest(person: int | None = 1, **options: Any) -> Drained:
-    """Does not send the mails."""
+    """The mails are cancelled, because no account is configured."""
     enqueue("send_digest", {} if person is None else {"person": person})
     return drain(lanes=["send_digest"], raises=False, **options)
 
@@ -44,7 +46,8 @@ def test_news_are_sent_once(community: Community) -> None:
     assert results == [{"posts": 2}, {"posts": 0}, {"posts": 1}]
     first, second = mails(2)
     assert first["text"] == (
-        "Dear Ann,\n\n2 new posts on your boards:\n\nGarden\n- The co-facilitator: Post 2\n- Bob: Roses <b>\n"
+        "Dear Ann,\n\n2 new posts on your boards:\n\nGarden\n- The co-facilitator: Post 2\n- Bob: Roses <b>\n\n"
+        f"Unsubscribe: {first['unsubscribe']}\n"
     )
     assert "<li>Bob: Roses &lt;b&gt;</li>" in first["html"]
     assert (second["subject"], "Tulips" in second["text"]) == ("1 new post on your boards", True)
@@ -63,7 +66,7 @@ def test_news_are_sent_once(community: Community) -> None:
         {"age": timedelta(seconds=30)},  # perhaps not all of that minute is committed yet
     ],
 )
-def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
+def test_other_posts_are_no_news(community: Community, columns: dict[str, Any]) -> None:
     """Own posts, withdrawn ones, other boards, too old or too new."""
     community.board(7, members=(1, 2))
     community.board(8, members=(2,))
@@ -75,13 +78,13 @@ def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
 
     drained = [digest(), digest(None)]
 
-    others = 1 if news["author_id"] == 1 else 0  # to whom it is news
-    assert [each.runs[0].result for each in drained] == [{"posts": 0}, {"people": others}]
+    others = 1 if news["author_id"] == 1 else 0  # the person to whom it is news
+    assert [each.runs[0].result for each in drained] == [{"posts": 0}, {"people": others, "suppressed": 0}]
     mails(others)
 
 
 @pytest.mark.every_database
-def test_each_person_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_person_with_news_gets_a_digest(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """In slices; a second run finds nothing. On every database."""
     monkeypatch.setattr("handlers.mail.digest.PAGE_SIZE", 2)
     community.board(7, members=(1, 2, 5))
@@ -90,9 +93,36 @@ def test_each_person_with_news_gets_one(community: Community, monkeypatch: pytes
 
     first, again = digest(None, slice_after=1), digest(None)
 
-    assert first.outcomes == {"sliced": 3, "done": 3}
-    assert again.runs[0].result == {"people": 0}
+    assert first.outcomes == {"sliced": 3, "done": 3, "cancelled": 2}
+    assert again.runs[0].result == {"people": 0, "suppressed": 0}
     assert sorted(each["to"] for each in mails(2)) == ["1@example.com", "5@example.com"]
+
+
+@pytest.mark.every_database
+def test_a_suppressed_address_gets_no_digest(community: Community) -> None:
+    """Neither by the round nor by a job for this person. On every database."""
+    community.person(3, email="Eve@example.com")
+    community.board(7, members=(1, 2, 3))
+    community.published(1, author_id=1)
+    community.suppress("eve@example.com")
+
+    [everybody, *_], [eve] = digest(None).runs, digest(3).runs
+
+    assert everybody.result == {"people": 1, "suppressed": 1}
+    assert (eve.kind, eve.reason) == ("cancelled", "eve@example.com is suppressed: unsubscribed")
+    assert [each["to"] for each in mails(1)] == ["2@example.com"]
+
+
+@SQLITE
+def test_digests_do_not_delay_other_mail(community: Community) -> None:
+    """They have a lane of their own, and within it low priority: the next round starts before they are sent."""
+    community.board(7, members=(1, 2))
+    community.published(1, author_id=2)
+
+    digest()
+
+    [mail] = assert_enqueued("send_email", lane="send_digest")
+    assert mail.priority == 2
 
 
 @pytest.mark.slow
@@ -116,11 +146,11 @@ def test_fifty_thousand_people(community: Community) -> None:
     community.published(99_999, 8)
     enqueue("send_digest")
 
-    drained = drain(lanes=["send_digest"], most=3000)
+    drained = drain(lanes=["send_digest"], most=5000)
 
     times = "SELECT MIN(duration_ms), MAX(duration_ms), SUM(duration_ms) FROM mayfly_jobs WHERE type = 'send_digest'"
     print("ms (a child, the round, all):", *community.rows(times))
-    assert drained.runs[0].result == {"people": 2000}
+    assert drained.runs[0].result == {"people": 2000, "suppressed": 0}
     mails(2000)
 
 
@@ -138,10 +168,10 @@ def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pyt
     digest()
     community.execute("UPDATE app_digests SET until_at = :at", at=community.now() - timedelta(hours=3))
 
-    def compose_meanwhile(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
+    def compose_meanwhile(name: str, count: int, news: list[NewsItem], link: str) -> dict[str, str]:
         """The other run is faster."""
         community.execute("UPDATE app_digests SET number = number + 1")
-        return compose(name, count, news)
+        return compose(name, count, news, link)
 
     monkeypatch.setattr("handlers.mail.digest.compose", compose_meanwhile)
 
@@ -155,7 +185,7 @@ def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("email", "became", "why"),
     [
-        ("nobody", "dead", "person 1 has no valid mail address"),
+        ("nobody", "dead", "person 1 has no valid email address"),
         (None, "cancelled", "there is no person 1"),
     ],
 )
@@ -175,9 +205,9 @@ def test_a_long_digest_lists_the_newest() -> None:
     """And counts the others."""
     news = [NewsItem("Garden", "Bob", "x" * 500) for _ in range(MAX_LISTED)]
 
-    mail = compose("Ann", 1234, news)
+    mail = compose("Ann", 1234, news, LINK)
 
-    assert (mail["subject"], "And 1,214 earlier ones." in mail["text"]) == ("1,234 new posts on your boards", True)
+    assert (mail["subject"], "And 1,214 earlier posts." in mail["text"]) == ("1,234 new posts on your boards", True)
     assert len(mail["text"]) < 5000
 
 
@@ -185,10 +215,11 @@ def test_a_long_digest_lists_the_newest() -> None:
 @given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
 def test_any_user_input_becomes_a_valid_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
     """Without user tags in the html."""
-    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [NewsItem(*row) for row in rows])})
+    composed = compose(name, len(rows), [NewsItem(*row) for row in rows], LINK)
+    mail = Mail.model_validate({"to": "a@b.example", **composed})
 
     tags = mail.html or ""
-    for ours in ("<p>", "</p>", "<h2>", "</h2>", "<ul>", "</ul>", "<li>", "</li>"):
+    for ours in (f'<a href="{LINK}">', "</a>", "<p>", "</p>", "<h2>", "</h2>", "<ul>", "</ul>", "<li>", "</li>"):
         tags = tags.replace(ours, "")
     assert "<" not in tags
     assert mail.context is None

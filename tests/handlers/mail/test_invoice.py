@@ -57,7 +57,7 @@ def test_a_repeated_invoice_is_the_same(community: Community, files: Path) -> No
 
 
 @SQLITE
-def test_what_is_printed(community: Community, files: Path) -> None:
+def test_all_fields_are_printed(community: Community, files: Path) -> None:
     """Everything, with user input as text and not as tags."""
     page = (files / send(note="Thank you").result["path"]).read_bytes().decode("latin-1")
 
@@ -126,8 +126,8 @@ def test_numbers_have_no_gaps_under_concurrency(platform_url: str) -> None:
         try:
             with suppress(ConnectionError):
                 if work % 5 == 0:
-                    database.run_lent(lambda connection: fail_after(number_of(connection)))
-            return database.run_lent(number_of).number
+                    database.run_sqlalchemy(lambda connection: fail_after(number_of(connection)))
+            return database.run_sqlalchemy(number_of).number
         finally:
             database.close()
 
@@ -165,7 +165,7 @@ def test_an_unprintable_invoice_gets_no_number(
 
 @SQLITE
 def test_a_missing_library_is_an_error_message(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install; the invoice gets no number."""
+    """It names the package to install; the invoice gets no number."""
     for name in [each for each in sys.modules if each.startswith(("reportlab", "handlers.mail.invoice"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "reportlab", None)

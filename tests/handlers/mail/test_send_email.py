@@ -1,5 +1,6 @@
 """Mail through real SMTP servers: what arrives, through which account, and the outcome of the job."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,6 @@ from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
-from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain
 from tests.handlers.mail.servers import (
     PASSWORD,
@@ -27,6 +27,7 @@ from tests.handlers.mail.servers import (
     make_certificate,
     post_office,
 )
+from tests.receivers import free_port
 
 LETTER = (
     "INSERT INTO app_templates (template_key, subject, text_body, created_at)"
@@ -66,10 +67,10 @@ def send(to: str = "bob@example.com", **fields: Any) -> Drained:
     return drain(advance=True, raises=False)
 
 
-def lane_says(on_doubt: str) -> None:
+def set_on_doubt(on_doubt: str) -> None:
     """Set on_doubt of the lane that `send` uses, until the test ends."""
     app = current_app()
-    app.settings = app.settings.replace(lanes={"default": LaneSettings(on_doubt=on_doubt)})
+    app.settings = app.settings.replace(lanes={"default": app.settings.unset_lane.replace(on_doubt=on_doubt)})
 
 
 def error_of(drained: Drained) -> str:
@@ -123,7 +124,7 @@ def test_templates_are_rendered_and_html_is_escaped(office: ExitStack, tmp_path:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"subject": "{{ a }}", "context": {"a": "x\r\nBcc: all@example.com"}}, "more than one line"),
+        ({"subject": "{{ a }}", "context": {"a": "x\r\nBcc: all@example.com"}}, "not one line of printable"),
         ({"text": "{{ ''.__class__.__mro__ }}", "context": {}}, "cannot be rendered: access to attribute"),
         ({"text": "{{ nobody }}", "context": {}}, "cannot be rendered: 'nobody' is undefined"),
         ({"text": "{% for", "context": {}}, "cannot be rendered"),
@@ -263,6 +264,7 @@ def test_a_missing_template_is_final(office: ExitStack) -> None:
 
 
 @SQLITE
+@pytest.mark.usefixtures("_noon")
 def test_a_used_up_quota_waits_for_the_next_day(office: ExitStack) -> None:
     """The quota is a limit of Mayfly's; the other accounts continue."""
     few, many = (office.enter_context(post_office(None)) for _ in range(2))
@@ -274,11 +276,62 @@ def test_a_used_up_quota_waits_for_the_next_day(office: ExitStack) -> None:
 
     assert drained.outcomes == {"done": 3, "snoozed": 1}
     assert (len(few.taken), len(many.taken)) == (1, 2)
+    assert re.fullmatch(r"limit \S+ opens at \S+ 00:00 UTC", drained.runs[-1].outcome.waiting_for or "")
 
 
 @SQLITE
+@pytest.mark.usefixtures("_noon")
+def test_a_failed_login_uses_no_quota(office: ExitStack, certificate: Certificate, platform: str) -> None:
+    """Nothing was sent; until its cooldown is over, jobs without another account wait for it."""
+    bad = office.enter_context(post_office(certificate, tls="starttls"))
+    send_through(account(bad.port, f"ca={certificate.file}&daily=1", "ann%40shop.example:wrong@"))
+
+    outcomes = []
+    for _ in range(2):
+        enqueue("post", {"to": "bob@example.com", "subject": "Hello", "text": "Dear Bob"})
+        outcomes.append(drain(raises=False).outcomes)
+
+    with create_engine(platform, poolclass=NullPool).connect() as connection:
+        used = connection.execute(text("SELECT used FROM mayfly_limits WHERE span = 'day'")).scalars().all()
+        waiting = connection.execute(text("SELECT waiting_for FROM mayfly_jobs ORDER BY id")).scalars().all()
+    assert (outcomes, used) == ([{"failed": 1}, {"snoozed": 1}], [0])
+    assert waiting[0] is None
+    assert str(waiting[1]).endswith(" has a cooldown")
+
+
+@SQLITE
+@pytest.mark.usefixtures("_noon")
+@pytest.mark.parametrize(
+    ("step", "reply", "outcomes", "used"),
+    [
+        ("at_rcpt", "450 greylisted", {"failed": 1}, 0),
+        ("at_rcpt", "550 no such user", {"dead": 1}, 0),
+        ("at_data", "451 try later", {"failed": 1}, 1),
+        (None, None, {"failed": 1}, 0),
+    ],
+    ids=["refused for now", "refused", "refused with its text", "no connection"],
+)
+def test_only_a_mail_that_was_sent_uses_quota(
+    office: ExitStack, platform: str, step: str | None, reply: str | None, outcomes: dict[str, int], used: int
+) -> None:
+    """The quota counts what the provider counts."""
+    post = office.enter_context(post_office(None))
+    if step is not None:
+        getattr(post, step)["bob@example.com"] = [reply]
+    send_through(account(free_port() if step is None else post.port, "tls=none&daily=1"))
+    enqueue("post", {"to": "bob@example.com", "subject": "Hello", "text": "Dear Bob"})
+
+    drained = drain(raises=False)
+
+    with create_engine(platform, poolclass=NullPool).connect() as connection:
+        counted = connection.execute(text("SELECT used FROM mayfly_limits WHERE span = 'day'")).scalars().all()
+    assert (drained.outcomes, counted) == (outcomes, [used])
+
+
+@SQLITE
+@pytest.mark.usefixtures("_noon")
 def test_a_reserved_account_is_not_used_by_other_lanes(office: ExitStack) -> None:
-    """Whatever is left of its quota."""
+    """Even if others have no quota left."""
     kept, shared = (office.enter_context(post_office(None)) for _ in range(2))
     send_through(account(kept.port, "tls=none&lanes=receipts"), account(shared.port, "tls=none&daily=1"))
     for number in range(3):
@@ -296,7 +349,7 @@ def test_a_lane_without_an_account_is_final(office: ExitStack) -> None:
     drained = send()
 
     assert drained.outcomes == {"dead": 1}
-    assert "SMTP_ACCOUNTS names no account for the lane default" in error_of(drained)
+    assert "SMTP_ACCOUNTS has no account for the lane default" in error_of(drained)
 
 
 @pytest.mark.every_database
@@ -320,8 +373,8 @@ def test_a_lost_reply_is_held(office: ExitStack) -> None:
     first, again = send(key="k"), send(key="k")
 
     assert (first.outcomes, again.outcomes) == ({"dead": 1}, {"dead": 1})
-    assert "answer unknown (SMTPServerDisconnected): held, because it may have been sent" in error_of(first)
-    assert "answer unknown (an earlier run ended before the reply): held" in error_of(again)
+    assert "outcome unknown (SMTPServerDisconnected): held, because it may have been sent" in error_of(first)
+    assert "outcome unknown (an earlier run ended before the reply): held" in error_of(again)
     assert post.counts == {"bob@example.com": 1}
 
 
@@ -333,13 +386,13 @@ def test_a_connection_that_is_lost_within_the_message_is_held(office: ExitStack)
     drained = send(text="x" * 50_000)
 
     assert drained.outcomes == {"dead": 1}
-    assert "answer unknown" in error_of(drained)
+    assert "outcome unknown" in error_of(drained)
 
 
 @SQLITE
 def test_a_lane_may_resend(office: ExitStack) -> None:
     """With the same Message-ID."""
-    lane_says("resend")
+    set_on_doubt("resend")
     post = office.enter_context(post_office(None))
     post.hangs_up_on.add("bob@example.com")
     send_through(account(post.port))
@@ -354,18 +407,18 @@ def test_a_lane_may_resend(office: ExitStack) -> None:
 @pytest.mark.every_database
 def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     """Both have found it open: one of them is retried. On every database."""
-    told: list[str] = []
+    states: list[str] = []
 
     @handler("rival", max_attempts=1)
     def rival(job: Job) -> None:
         mine, other = Effect(job, "mail", "k"), Effect(Job(99, "x", "x", "{}", 1, 1, 1), "mail", "k")
         other._job.runtime = job.runtime
-        told.extend([mine.load().state, other.load().state])
+        states.extend([mine.load().state, other.load().state])
         other.hand_over("someone")
         mine.hand_over("me")
 
     enqueue("rival")
     drained = drain(raises=False)
 
-    assert told == ["open", "open"]
-    assert "another job works on the same effect: mail:k" in error_of(drained)
+    assert states == ["open", "open"]
+    assert "another job is working on the same effect: mail:k" in error_of(drained)

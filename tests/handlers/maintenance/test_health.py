@@ -1,4 +1,4 @@
-"""The health check against real servers: what is green, what is red and therefore dead, and that it is quick."""
+"""The health check with real servers: green, yellow and red findings, and timeouts."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def vendor(healthy: pytest.MonkeyPatch) -> Iterator[Provider]:
         yield given
 
 
-def look(**payload: Any) -> Run:
+def check_health(**payload: Any) -> Run:
     enqueue("health_check", payload)
     return drain(raises=False).runs[-1]
 
@@ -55,9 +55,9 @@ def found(url: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.every_database
-def test_all_is_well(healthy: pytest.MonkeyPatch, platform: str) -> None:
-    """One row with the findings; a repeated check updates its own row. On every database."""
-    run = look()
+def test_a_healthy_host_is_green(healthy: pytest.MonkeyPatch, platform: str) -> None:
+    """One row has the findings; a repeated check updates its own row. On every database."""
+    run = check_health()
     again = "UPDATE mayfly_jobs SET status = 'pending', finished_at = NULL, attempts = 0"
     with opened(platform) as database:
         database.run(lambda connection: connection.execute(again))
@@ -87,7 +87,7 @@ def test_thresholds_are_settings(
     """Yellow is stored, red makes the job dead, with a row and the reason."""
     healthy.setenv(setting, value)
 
-    run = look()
+    run = check_health()
 
     assert run.kind == kind
     assert found(platform)[what][0] == health
@@ -95,18 +95,57 @@ def test_thresholds_are_settings(
     assert (f"{what}: " in str(run.reason)) == (kind == "dead")
 
 
+@pytest.mark.every_database
+def test_one_problem_is_reported_once(healthy: pytest.MonkeyPatch, platform: str) -> None:
+    """However often it is checked; a second problem is another report. On every database."""
+    healthy.setenv("HEALTH_DISKS", "/no/such/disk")
+    first, *again = [check_health(only=["disk", "memory"]) for _ in range(4)]
+    healthy.setenv("HEALTH_MEMORY", "0,0.000001")
+    second, last = check_health(), check_health()
+    healthy.delenv("HEALTH_DISKS")
+    check_health(only=["disk"])
+
+    assert [each.kind for each in (first, *again, second, last)] == ["dead", *["done"] * 3, "dead", "done"]
+    assert ("/no/such/disk" in str(first.reason), "/no/such/disk" in str(second.reason)) == (True, False)
+    assert "memory" in str(second.reason)
+    assert last.result == {"worst": "red"}
+    ended = select(platform, "SELECT subject, recovered_at IS NULL FROM app_health_problems ORDER BY subject")
+    assert [(subject.split(" on ")[0], bool(lasts)) for subject, lasts in ended] == [
+        ("disk /no/such/disk", False), ("memory", True),
+    ]  # fmt: skip
+
+
+@SQLITE
+def test_a_problem_that_returns_after_an_hour_is_new(healthy: pytest.MonkeyPatch, platform: str) -> None:
+    """Earlier it is the same one. A check of something else does not end it."""
+    red, green = "0,0.000001", ROOMY["HEALTH_MEMORY"]
+    kinds = []
+    for thresholds, minutes_ago in ((red, 0), (green, 30), (red, 0), (green, 61), (red, 0)):
+        healthy.setenv("HEALTH_MEMORY", thresholds)
+        kinds.append(check_health(only=["memory"]).kind)
+        kinds.append(check_health(only=["database"]).kind)
+        set_back_recovery(platform, minutes_ago)
+
+    assert kinds[::2] == ["dead", "done", "done", "done", "dead"]
+    assert set(kinds[1::2]) == {"done"}
+
+
+def set_back_recovery(url: str, minutes: int) -> None:
+    earlier = f"UPDATE app_health_problems SET recovered_at = datetime(recovered_at, '-{minutes} minutes')"
+    with opened(url) as database:
+        database.run(lambda connection: connection.execute(earlier))
+
+
 @SQLITE
 @pytest.mark.parametrize("value", ["85", "a,b", "95,85", "nan,nan", "0,0", "-1,5", "1,2,3", "1,inf"])
 def test_invalid_thresholds_are_final(healthy: pytest.MonkeyPatch, value: str) -> None:
-    """With the name of the setting and an example."""
+    """With the name of the setting and an example; reported once, like other problems."""
     healthy.setenv("HEALTH_DISK", value)
 
-    run = look(only=["disk"])
+    run, again = check_health(only=["disk"]), check_health(only=["disk"])
 
-    assert run.kind == "dead"
-    assert (
-        run.reason == "HEALTH_DISK must be two numbers such as 85,95: yellow from the first on, red from the second"
-    )
+    rule = "HEALTH_DISK must be two numbers such as 85,95: yellow from the first, red from the second"
+    assert (run.kind, run.reason, again.kind) == ("dead", f"red: disk: {rule}", "done")
 
 
 @SQLITE
@@ -122,7 +161,7 @@ def test_mail_accounts_are_logged_in_to_and_nothing_is_sent(
         wrong = f"{scheme}://{quote(USER, safe='')}:wr0ng@{where}=bob@shop.example"
         healthy.setenv("SMTP_ACCOUNTS", f"{right} {wrong}")
 
-        run = look(only=["smtp"])
+        run = check_health(only=["smtp"])
 
     findings = found(platform)
     assert (post.logins.count(True), False in post.logins, post.taken) == (1, True, [])
@@ -145,7 +184,7 @@ def test_an_account_in_cooldown_is_red_without_a_login(healthy: pytest.MonkeyPat
     cooldown = {"provider": f"a@b.example/127.0.0.1:{port}", "until_at": "2099-01-01 12:30:00", "reason": "535 no"}
     insert(platform, "app_cooldowns", cooldown)
 
-    run = look(only=["smtp"])
+    run = check_health(only=["smtp"])
 
     assert run.kind == "dead"
     assert f"a@b.example/127.0.0.1:{port}: its login failed: not used until 12:30 UTC" in str(run.reason)
@@ -154,13 +193,13 @@ def test_an_account_in_cooldown_is_red_without_a_login(healthy: pytest.MonkeyPat
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("status", "manner", "health", "text"),
+    ("status", "mode", "health", "text"),
     [
-        (200, "answers", "green", "answered 200"),
-        (401, "answers", "green", "answered 401"),
-        (404, "answers", "green", "answered 404"),
-        (429, "answers", "green", "answered 429"),
-        (503, "answers", "red", "answered 503"),
+        (200, "answers", "green", "returned 200"),
+        (401, "answers", "green", "returned 401"),
+        (404, "answers", "green", "returned 404"),
+        (429, "answers", "green", "returned 429"),
+        (503, "answers", "red", "returned 503"),
         (200, "garbage", "red", "ProtocolError"),
         (200, "silent", "red", "ReadTimeoutError"),
         (200, "drips", "red", "took more than 1.5 s"),
@@ -168,19 +207,19 @@ def test_an_account_in_cooldown_is_red_without_a_login(healthy: pytest.MonkeyPat
     ],
 )
 def test_providers_are_green_if_they_answer(
-    vendor: Provider, healthy: pytest.MonkeyPatch, platform: str, status: int, manner: str, health: str, text: str
+    vendor: Provider, healthy: pytest.MonkeyPatch, platform: str, status: int, mode: str, health: str, text: str
 ) -> None:
     """Even with a refusal, since no key is sent."""
-    seconds = {"silent": "0.3", "drips": "1.5"}.get(manner, "60")
+    seconds = {"silent": "0.3", "drips": "1.5"}.get(mode, "60")
     healthy.setenv("HEALTH_ANSWER", f"{seconds},{seconds}")
-    vendor.status, vendor.manner = status, manner
+    vendor.status, vendor.mode = status, mode
 
-    run = look(only=["providers"])
+    run = check_health(only=["providers"])
 
     assert found(platform)["provider OPENAI_URL"][0] == health
     assert text in found(platform)["provider OPENAI_URL"][1]
     assert run.kind == ("dead" if health == "red" else "done")
-    assert [each.headers["Authorization"] for each in vendor.heard] == [None]
+    assert [each.headers["Authorization"] for each in vendor.requests] == [None]
 
 
 @SQLITE
@@ -191,7 +230,7 @@ def test_other_providers_can_be_configured(healthy: pytest.MonkeyPatch, platform
         healthy.setenv("HEALTH_PROVIDERS", "SCRAPERS NOT_SET")
         healthy.setenv("SCRAPERS", f"{first.url}/?key=s3cret {second.url} http://[")
 
-        run = look(only=["providers"])
+        run = check_health(only=["providers"])
 
     healths = {what: health for what, (health, _) in found(platform).items()}
     assert run.reason == "red: provider SCRAPERS 3: is not a URL"
@@ -210,7 +249,7 @@ def test_probes_run_concurrently_with_a_timeout() -> None:
     findings = list(run_probes({"late": hang, "fine": lambda: Finding("fine", "green", "there")}, 1.0))
     over.set()
 
-    assert findings == [Finding("late", "red", "no answer within 1 s"), Finding("fine", "green", "there")]
+    assert findings == [Finding("late", "red", "no response within 1 s"), Finding("fine", "green", "there")]
 
 
 def test_the_worst_finding_counts() -> None:

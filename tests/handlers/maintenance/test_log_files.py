@@ -87,7 +87,7 @@ def test_nothing_outside_is_touched(platform: str, logs: Path, tmp_path: Path) -
 
 
 def test_files_in_use_are_kept(platform: str, logs: Path) -> None:
-    """Open, or written to within the last hour, whatever their size and age."""
+    """Open, or written to within the last hour, of any size and age."""
     quiet = make(logs / "quiet.log", 400)
     make(logs / "fresh.log", 0.01)
     make(logs / "old.log", 400)
@@ -106,7 +106,7 @@ def test_an_invalid_directory_is_final(platform: str, monkeypatch: pytest.Monkey
 
     run = vacuum()
 
-    assert (run.kind, run.reason) == ("dead", "LOG_FILES_DIR must be a directory, as an absolute path")
+    assert (run.kind, run.reason) == ("dead", "LOG_FILES_DIR must be the absolute path of a directory")
 
 
 FILES = st.builds(
@@ -121,7 +121,9 @@ FILES = st.builds(
     before=st.floats(0, 100, allow_nan=False),
     max_bytes=st.integers(0, 2000),
 )
-def test_what_is_chosen(found: list[LogFile], in_use: set[tuple[int, int]], before: float, max_bytes: int) -> None:
+def test_files_are_chosen_by_age_and_size(
+    found: list[LogFile], in_use: set[tuple[int, int]], before: float, max_bytes: int
+) -> None:
     """Nothing in use; everything old; the rest fits or is in use; the oldest first."""
     chosen = choose(found, in_use, before, max_bytes)
 

@@ -108,13 +108,13 @@ def test_two_hosts_count_nothing_twice(platform: str) -> None:
             database.connect()
             barrier.wait(60)
             counted = 0
-            while step := database.run_lent(lambda connection: count_some(connection, DAY)):
+            while step := database.run_sqlalchemy(lambda connection: count_some(connection, DAY)):
                 counted += step
             return counted
 
     with ThreadPoolExecutor(2) as hosts:
         counted = list(hosts.map(host, range(2)))
-    rolled_up()  # what one had locked when the other looked for more
+    rolled_up()  # points that one host had locked when the other queried
 
     found = figures(platform)
     for span in ("minute", "hour", "day"):

@@ -13,7 +13,6 @@ from handlers.notify.tables import Subscription
 from handlers.notify.webpush import content_of, encrypted, tag_of
 from mayfly import enqueue
 from mayfly.client import current_app
-from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.notify.browsers import Browser, signed_claims
 from tests.handlers.notify.conftest import PERSON, Subscribe
@@ -21,12 +20,12 @@ from tests.handlers.rows import select
 from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-PUSH_LIMIT = 4096  # bytes that every push service must take
-TOLD = {"person": PERSON, "title": "New post", "body": "Ann: <!here> a & b", "url": "https://shop.example/7"}
+PUSH_LIMIT = 4096  # bytes that every push service must accept
+PAYLOAD = {"person": PERSON, "title": "New post", "body": "Ann: <!here> a & b", "url": "https://shop.example/7"}
 
 
-def tell(**changes: object) -> Drained:
-    enqueue("notify_push", {**TOLD, **changes})
+def notify(**changes: object) -> Drained:
+    enqueue("notify_push", {**PAYLOAD, **changes})
     return drain(advance=True, raises=False)
 
 
@@ -41,16 +40,16 @@ def test_a_browser_can_decrypt_and_verify_a_push(subscribe: Subscribe, sender: s
     service = subscribe("webpush", **browser.keys)
     service.status = 201
 
-    drained = tell(key="post:7")
+    drained = notify(key="post:7")
 
-    [heard] = service.heard
-    key, claims = signed_claims(heard.headers["Authorization"])
-    content = browser.decrypt(heard.body)
+    [request] = service.requests
+    key, claims = signed_claims(request.headers["Authorization"])
+    content = browser.decrypt(request.body)
     assert drained.outcomes == {"done": 2}
-    assert (content["title"], content["body"], content["url"]) == ("New post", TOLD["body"], TOLD["url"])
-    assert content["tag"] == heard.headers["Topic"]
+    assert (content["title"], content["body"], content["url"]) == ("New post", PAYLOAD["body"], PAYLOAD["url"])
+    assert content["tag"] == request.headers["Topic"]
     assert (key, claims["aud"], claims["sub"]) == (sender, service.url, "mailto:ops@shop.example")
-    assert (heard.headers["Content-Encoding"], heard.headers["TTL"]) == ("aes128gcm", "86400")
+    assert (request.headers["Content-Encoding"], request.headers["TTL"]) == ("aes128gcm", "86400")
 
 
 @SQLITE
@@ -58,36 +57,36 @@ def test_chats_and_phones_have_their_own_formats(subscribe: Subscribe) -> None:
     """No text can notify a whole channel; ntfy gets topic and token."""
     chat, phone = subscribe("webhook", 1), subscribe("ntfy", 2, token="t0ken")
 
-    drained = tell()
+    drained = notify()
 
-    [to_chat], [to_phone] = chat.heard, phone.heard
+    [to_chat], [to_phone] = chat.requests, phone.requests
     assert drained.outcomes == {"done": 3}
     assert json.loads(to_chat.body) == {"text": "*New post*\nAnn: &lt;!here&gt; a &amp; b\n<https://shop.example/7>"}
     assert (to_phone.path, to_phone.headers["Authorization"]) == ("/s3cret", "Bearer t0ken")
     assert json.loads(to_phone.body) == {
-        "topic": "t0pic", "title": "New post", "message": TOLD["body"], "click": TOLD["url"],
+        "topic": "t0pic", "title": "New post", "message": PAYLOAD["body"], "click": PAYLOAD["url"],
     }  # fmt: skip
 
 
 def test_a_failed_subscription_is_retried_alone(subscribe: Subscribe) -> None:
     """Each subscription has its own job."""
-    well, ill, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
-    ill.status = 500
+    good, bad, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
+    bad.status = 500
 
-    drained = tell()
+    drained = notify()
 
-    assert outcomes_of_children(drained) == ["done", "failed", "done", *["failed"] * 3, "dead"]
-    assert [len(each.heard) for each in (well, ill, other)] == [1, 5, 1]
+    assert outcomes_of_children(drained) == ["done", "failed", "done", *["failed"] * 10, "dead"]
+    assert [len(each.requests) for each in (good, bad, other)] == [1, 12, 1]
 
 
 def test_the_same_notification_is_sent_once(subscribe: Subscribe) -> None:
     """Also by another job with the same key; another key is another notification."""
     chat = subscribe("webhook")
 
-    outcomes = [tell(key="post:7").outcomes, tell(key="post:7").outcomes, tell(key="post:8").outcomes]
+    outcomes = [notify(key="post:7").outcomes, notify(key="post:7").outcomes, notify(key="post:8").outcomes]
 
     assert outcomes == [{"done": 2}] * 3
-    assert len(chat.heard) == 2
+    assert len(chat.requests) == 2
 
 
 @pytest.mark.every_database
@@ -96,10 +95,10 @@ def test_a_subscription_that_is_gone_is_deleted(subscribe: Subscribe, platform: 
     gone, never, stays = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2), subscribe("webhook", 3)
     gone.status, never.status = 410, 404
 
-    first, second = tell(), tell()
+    first, second = notify(), notify()
 
     assert (first.outcomes, second.outcomes) == ({"done": 4}, {"done": 2})
-    assert [len(each.heard) for each in (gone, never, stays)] == [1, 1, 2]
+    assert [len(each.requests) for each in (gone, never, stays)] == [1, 1, 2]
     assert select(platform, "SELECT id FROM app_subscriptions") == [(3,)]
 
 
@@ -108,8 +107,8 @@ def test_a_renewed_subscription_stays(subscribe: Subscribe, platform: str) -> No
     """A job for a deleted one is done without a call."""
     subscribe("webhook", 1)
 
-    enqueue("notify_push", {**TOLD, "subscription": 2})
-    enqueue("notify_push", {**TOLD, "person": PERSON + 1, "subscription": 1})
+    enqueue("notify_push", {**PAYLOAD, "subscription": 2})
+    enqueue("notify_push", {**PAYLOAD, "person": PERSON + 1, "subscription": 1})
 
     assert [run.result for run in drain().runs] == [{"gone": 2}, {"gone": 1}]
 
@@ -117,14 +116,14 @@ def test_a_renewed_subscription_stays(subscribe: Subscribe, platform: str) -> No
 @SQLITE
 def test_a_person_without_subscriptions_is_no_failure(subscribe: Subscribe) -> None:
     """The job is done."""
-    drained = tell()
+    drained = notify()
 
     assert [run.result for run in drained.runs] == [{"subscriptions": 0}]
 
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("status", "headers", "manner", "outcomes"),
+    ("status", "headers", "mode", "outcomes"),
     [
         (401, {}, "answers", ["dead"]),
         (413, {}, "answers", ["dead"]),
@@ -136,12 +135,12 @@ def test_a_person_without_subscriptions_is_no_failure(subscribe: Subscribe) -> N
     ],
 )
 def test_the_answer_decides(
-    subscribe: Subscribe, status: int, headers: dict[str, str], manner: str, outcomes: list[str]
+    subscribe: Subscribe, status: int, headers: dict[str, str], mode: str, outcomes: list[str]
 ) -> None:
     """Temporary errors are retried, after Retry-After; lost connections too."""
     chat = subscribe("webhook")
-    chat.status, chat.headers, chat.manner = status, headers, manner
-    enqueue("notify_push", TOLD)
+    chat.status, chat.headers, chat.mode = status, headers, mode
+    enqueue("notify_push", PAYLOAD)
 
     drained = drain(raises=False)
 
@@ -152,39 +151,39 @@ def test_the_answer_decides(
 def test_a_timeout_is_retried(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A duplicate is better than a lost notification."""
     chat = subscribe("webhook")
-    chat.manner = "silent"
-    enqueue("notify_push", TOLD)
+    chat.mode = "silent"
+    enqueue("notify_push", PAYLOAD)
 
     with monkeypatch.context() as patched:
-        patched.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
+        patched.setattr("handlers.notify.delivery.RESPONSE_SECONDS", 0.2)
         first = drain(raises=False)
-    chat.manner = "answers"
+    chat.mode = "answers"
     second = drain(advance=True)
 
-    assert not chat.outwaited
+    assert not chat.waited_too_long
     assert (outcomes_of_children(first), outcomes_of_children(second)) == (["failed"], ["done"])
-    assert len(chat.heard) == 2
+    assert len(chat.requests) == 2
 
 
 @pytest.mark.every_database
 def test_a_lane_may_hold_unknown_answers(subscribe: Subscribe) -> None:
     """In the same run or in a later one; a refusal is no doubt. On every database."""
     app = current_app()
-    app.settings = app.settings.replace(lanes={"notify": LaneSettings(on_doubt="hold")})
+    app.settings = app.settings.replace(lanes={"notify": app.settings.unset_lane.replace(on_doubt="hold")})
     chat = subscribe("webhook")
-    chat.manner = "half"
+    chat.mode = "half"
 
-    first, again = tell(key="post:7"), tell(key="post:7")
-    chat.manner, chat.status = "answers", 500
-    refused = tell(key="post:8")
+    first, again = notify(key="post:7"), notify(key="post:7")
+    chat.mode, chat.status = "answers", 500
+    refused = notify(key="post:8")
 
     reasons = [str(each.runs[-1].reason) for each in (first, again)]
     assert [outcomes_of_children(each) for each in (first, again)] == [["dead"], ["dead"]]
     assert (
-        reasons == ["handed over to webhook 1 at 127.0.0.1, answer unknown: held, because it may have been sent"] * 2
+        reasons == ["handed over to webhook 1 at 127.0.0.1, outcome unknown: held, because it may have been sent"] * 2
     )
-    assert outcomes_of_children(refused) == [*["failed"] * 4, "dead"]
-    assert len(chat.heard) == 6
+    assert outcomes_of_children(refused) == [*["failed"] * 11, "dead"]
+    assert len(chat.requests) == 13
 
 
 @SQLITE
@@ -194,14 +193,14 @@ def test_no_secret_is_shown(subscribe: Subscribe, platform: str, kind: str) -> N
     service = subscribe(kind, token="t0ken-s3cret", **Browser().keys)
     service.status, service.body = 403, b"you may not s3cret t0pic"
 
-    drained = tell()
+    drained = notify()
 
-    told = " ".join(
+    shown = " ".join(
         str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_idempotency"), drained)
     )
     assert outcomes_of_children(drained) == ["dead"]
-    assert "127.0.0.1 answered 403" in told
-    assert not [each for each in ("s3cret", "t0pic", *Browser().keys.values()) if each in told]
+    assert "127.0.0.1 returned 403" in shown
+    assert not [each for each in ("s3cret", "t0pic", *Browser().keys.values()) if each in shown]
 
 
 @SQLITE
@@ -210,11 +209,11 @@ def test_a_private_address_is_not_called(subscribe: Subscribe, monkeypatch: pyte
     monkeypatch.delenv("PRIVATE_HOSTS")
     chat = subscribe("webhook")
 
-    drained = tell()
+    drained = notify()
 
     assert outcomes_of_children(drained) == ["dead"]
     assert "127.0.0.1 is not a public address" in str(drained.runs[-1].reason)
-    assert chat.heard == []
+    assert chat.requests == []
 
 
 @pytest.mark.parametrize(
@@ -234,10 +233,18 @@ def test_a_private_address_is_not_called(subscribe: Subscribe, monkeypatch: pyte
         ("::ffff:127.0.0.1", False),
         ("::ffff:93.184.216.34", True),
         ("::ffff:100.64.0.1", False),
+        ("64:ff9b::127.0.0.1", False),
+        ("64:ff9b::10.1.2.3", False),
+        ("64:ff9b::169.254.169.254", False),
+        ("64:ff9b::93.184.216.34", True),
+        ("64:ff9b:1::10.1.2.3", False),
+        ("2002:7f00:1::1", False),
+        ("2002:a01:203::1", False),
+        ("2002:5db8:d822::1", True),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:
-    """IPv4-mapped IPv6 addresses count as IPv4."""
+    """IPv4-mapped, NAT64 and 6to4 addresses count as the IPv4 address in them."""
     assert is_public(address) is public
 
 
@@ -250,11 +257,11 @@ def test_without_a_key_only_browsers_are_cancelled(
     monkeypatch.delenv(missing)
     service, chat = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2)
 
-    drained = tell()
+    drained = notify()
 
     assert outcomes_of_children(drained) == ["cancelled", "done"]
     assert drained.runs[1].reason == f"integration not configured: {missing}"
-    assert (len(service.heard), len(chat.heard)) == (0, 1)
+    assert (len(service.requests), len(chat.requests)) == (0, 1)
 
 
 @SQLITE
@@ -262,7 +269,7 @@ def test_without_a_key_only_browsers_are_cancelled(
     ("name", "value", "reason"),
     [
         ("VAPID_PRIVATE_KEY", "n0t-a-s3cret-key", "VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: "),
-        ("VAPID_SUBJECT", "somebody", "VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: "),
+        ("VAPID_SUBJECT", "no-address", "VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: "),
         ("p256dh", "c2hvcnQ", "the keys of subscription 1 cannot be used: "),
         ("p256dh", "!", "the keys of subscription 1 cannot be used: "),
         ("p256dh", None, "the keys of subscription 1 cannot be used: "),
@@ -279,12 +286,12 @@ def test_invalid_keys_are_final(
         keys[name] = value
     service = subscribe("webpush", **keys)
 
-    drained = tell()
+    drained = notify()
 
     assert outcomes_of_children(drained) == ["dead"]
     assert str(drained.runs[-1].reason).startswith(reason)
     assert "s3cret" not in str(drained.runs[-1].reason)
-    assert service.heard == []
+    assert service.requests == []
 
 
 @SQLITE
@@ -302,7 +309,7 @@ def test_invalid_rows_are_final(subscribe: Subscribe, kind: str, columns: dict[s
     """They are the application's; nothing of them is shown."""
     subscribe(kind, **columns)
 
-    drained = tell()
+    drained = notify()
 
     assert outcomes_of_children(drained) == ["dead"]
     assert str(drained.runs[-1].reason).startswith(reason)
@@ -347,7 +354,7 @@ def pushed(notification: Notification, browser: Browser) -> bytes:
         ({"title": ""}, False),
     ],
 )
-def test_what_a_notification_may_be(change: dict[str, str], fits: bool) -> None:
+def test_the_size_of_a_notification_is_limited(change: dict[str, str], fits: bool) -> None:
     """Limited in bytes as JSON, where escapes count double."""
     try:
         notification = Notification.model_validate({"person": 1, "title": "x", **change})

@@ -12,7 +12,7 @@ from handlers.outreach.payloads import Outreach
 from mayfly import enqueue
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
-from tests.handlers.outreach.audience import Tables, write
+from tests.handlers.outreach.audience import NOON, Tables, write
 from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -65,6 +65,64 @@ def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
     fan_out()
 
     assert recipients() == ["ann@example.com", "bob@example.com", "eve@fair.example", "joe@fair.example"]
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(
+    ("wanted", "reached"),
+    [
+        ({}, ["ann@acme.example", "bob@acme.example", "eve@other.example"]),
+        ({"company": ["ACME"], "email_status": ["valid"]}, ["ann@acme.example"]),
+        ({"city": ["Köln", "bonn"]}, ["ann@acme.example", "bob@acme.example"]),
+        ({"import_job": 41}, ["eve@other.example"]),
+        ({"country": ["Nowhere"]}, []),
+    ],
+)
+def test_an_audience_may_be_prospects(tables: Tables, wanted: dict[str, Any], reached: list[str]) -> None:
+    """All fields of a filter must fit; not merged ones, those without address or who opted out. On every database."""
+    acme = {"company": "Acme", "city": "Köln"}
+    prospect(tables, email="ann@acme.example", email_status="valid", **acme)
+    prospect(tables, email="bob@acme.example", company="Acme", city="Bonn")
+    prospect(tables, email="eve@other.example", import_id=41)
+    prospect(tables, email="twin@acme.example", merged_into=1, **acme)
+    prospect(tables, email="gone@acme.example", email_status="opted out", **acme)
+    prospect(tables, name="Nobody", **acme)
+    write(to={"prospects": wanted})
+
+    fan_out()
+
+    assert recipients() == reached
+
+
+def test_templates_use_the_fields_of_each_recipient(tables: Tables, post: Post) -> None:
+    """Of prospects and of lists; the payload has only the used ones."""
+    text = "{{ company }} in {{ city or 'your city' }}"
+    prospect(tables, email="ann@acme.example", name="Ann", company="Acme", city="Köln", title="CTO")
+    prospect(tables, email="bob@other.example", company="Other <b>")
+    rows = [{"list_key": "fair", "email": f"{each}@fair.example", "name": each, "fields": f'{{"stand": "B {each}"}}'}
+            for each in ("1", "2")]  # fmt: skip
+    tables.insert("app_recipients", rows)
+    write(to={"prospects": {}}, text=text, html="<p>{{ company }}</p>")
+    write(blast="fair", to={"list": "fair"}, text="{{ name }}: {{ stand }}")
+
+    drain()
+
+    bodies = {
+        recipient: message.get_body(("plain",)).get_content().strip()  # type: ignore[union-attr]
+        for recipient, message in post.taken
+    }
+    assert bodies == {
+        "ann@acme.example": "Acme in Köln", "bob@other.example": "Other <b> in your city",
+        "1@fair.example": "1: B 1", "2@fair.example": "2: B 2",
+    }  # fmt: skip
+    html = dict(post.taken)["bob@other.example"].get_body(("html",))
+    assert html is not None
+    assert "Other &lt;b&gt;" in html.get_content()
+    assert enqueued_jobs("send_email")[0].payload["context"] == {"name": "Ann", "company": "Acme", "city": "Köln"}
+
+
+def prospect(tables: Tables, **columns: Any) -> None:
+    tables.insert("app_prospects", [{**columns, "created_at": NOON, "updated_at": NOON}])
 
 
 def test_an_extended_blast_mails_new_recipients_only(tables: Tables) -> None:
@@ -161,9 +219,10 @@ def test_a_repeated_step_enqueues_nothing_twice(tables: Tables, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"subject": "{{ nobody }}"}, "the template of its subject cannot be rendered: 'nobody' is undefined"),
-        ({"html": "{% for"}, "the template of its html cannot be rendered"),
-        ({"subject": "{{ '\n' }}".replace("\n", "\\n")}, "more than one line"),
+        ({"subject": "{{ nobody }}"}, "the template of the subject cannot be rendered: 'nobody' is undefined"),
+        ({"html": "{% for"}, "the template of the html cannot be rendered"),
+        ({"to": {"prospects": {}}, "text": "{{ phone }}"}, "the text cannot be rendered: 'phone' is undefined"),
+        ({"subject": "{{ '\n' }}".replace("\n", "\\n")}, "not one line of printable"),
     ],
 )
 def test_an_invalid_template_fails_the_blast(tables: Tables, change: dict[str, Any], reason: str) -> None:
@@ -213,7 +272,7 @@ def test_an_invalid_unsubscribe_url_is_final(tables: Tables, monkeypatch: pytest
         | st.text()
         | st.integers()
         | st.sampled_from(["spring", "everybody", "ann@example.com"])
-        | st.dictionaries(st.sampled_from(["board", "list"]), st.integers() | st.text())
+        | st.dictionaries(st.sampled_from(["board", "list", "prospects"]), st.integers() | st.text() | st.just({}))
         | st.lists(st.text(max_size=3), max_size=3),
     )
 )

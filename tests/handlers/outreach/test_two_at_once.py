@@ -10,8 +10,8 @@ import pytest
 from handlers.outreach import tables
 from mayfly.db.database import Database
 from mayfly.job import Job
-from runner.guard import RunnerDeadline
-from runner.job_runtime import MainThreadRuntime, RuntimeContext
+from runner.guard import Guard
+from runner.job_runtime import HandlerRuntime
 from tests.handlers.outreach.audience import Tables
 
 DEADLINE = 60.0
@@ -22,9 +22,9 @@ ADDRESSES = ["ann@example.com", "bob@example.com", "carl@example.com"]
 def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
     """Each with its own connection."""
     databases = Database(platform_url), Database(platform_url)
-    first, second = (Job(number, "send_outreach", "outreach", "{}", 1, 1, 1) for number in (1, 2))
+    first, second = (Job(number, "send_outreach", "send_outreach", "{}", 1, 1, 1) for number in (1, 2))
     for job, database in zip((first, second), databases, strict=True):
-        job.runtime = MainThreadRuntime(RuntimeContext(f"worker-{job.id}", cast(RunnerDeadline, None)), database)
+        job.runtime = HandlerRuntime(database, f"worker-{job.id}", cast(Guard, None))
     yield first, second
     for database in databases:
         database.close()

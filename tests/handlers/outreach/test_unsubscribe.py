@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from handlers.mail.bounces import is_bounce
-from handlers.outreach.unsubscribe import address_of, token_for
+from handlers.mail.bulk import address_of, token_for
 from mayfly import enqueue
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
@@ -34,7 +34,7 @@ SUPPRESSIONS = "SELECT address, reason, detail FROM app_suppressions ORDER BY ad
         ("", True, False),
     ],
 )
-def test_what_is_a_bounce(answer: str, to_recipient: bool, bounced: bool) -> None:
+def test_bounces_are_recognised(answer: str, to_recipient: bool, bounced: bool) -> None:
     """A missing mailbox; not a refusal of the host, the sender or the text."""
     assert is_bounce(answer, to_recipient) is bounced
 

@@ -1,4 +1,4 @@
-"""Handlers for tests: a blast in steps of two, whose runner is killed at points that a file names."""
+"""Handlers for tests: a blast in steps of two; its runner is killed at the points listed in a file."""
 
 import os
 import signal
@@ -11,18 +11,18 @@ from handlers.outreach import blast as blasting
 from handlers.outreach import tables
 from mayfly import Job
 
-MOMENTS = ("looked up", "committing", "committed")  # the last is before the checkpoint
-LEFT = Path(os.environ.get("MAYFLY_HOME", "/nonexistent")) / "deaths"  # a line each: how often it comes, and which
+MOMENTS = ("read", "committing", "committed")  # the last is before the checkpoint
+KILLS_FILE = Path(os.environ.get("MAYFLY_HOME", "/nonexistent")) / "deaths"  # one line per kill: count and point
 
-_come = Counter[str]()
+_reached = Counter[str]()
 _record_recipients = tables.record_recipients
 
 
 def reach(moment: str) -> None:
-    _come[moment] += 1
-    left = LEFT.read_text().splitlines() if LEFT.exists() else []
-    if left and left[0] == f"{_come[moment]} {moment}":
-        LEFT.write_text("".join(f"{line}\n" for line in left[1:]))
+    _reached[moment] += 1
+    left = KILLS_FILE.read_text().splitlines() if KILLS_FILE.exists() else []
+    if left and left[0] == f"{_reached[moment]} {moment}":
+        KILLS_FILE.write_text("".join(f"{line}\n" for line in left[1:]))
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -33,7 +33,7 @@ def record_recipients(
         enqueue(connection, new)
         reach("committing")
 
-    reach("looked up")
+    reach("read")
     _record_recipients(job, blast, addresses, enqueue_and_reach)
     reach("committed")
 

@@ -83,23 +83,23 @@ def drain_under_kills(
     *signs: Callable[[], object],
     kills: int,
     within: float = 0.02,
-    look: Callable[[], object] = lambda: None,
+    check: Callable[[], object] = lambda: None,
 ) -> int:
-    """Run cycles until all jobs have ended; how many runners were killed on the way.
+    """Run cycles until all jobs have ended; returns the number of killed runners.
 
-    Each is killed a random moment, so many seconds at most, after one of the signs has changed, in turn: what is done
-    between two changes is done when some of them are killed. After each kill it is looked.
+    Each is killed at a random time, at most `within` seconds, after one of the signs has changed, in turn, so that
+    kills hit every step between two changes. `check` is called after each kill.
     """
-    chance, killed, is_over = random.Random(1), 0, ended(installation)
+    rng, killed, is_over = random.Random(1), 0, ended(installation)
     while not is_over():
         cycle = installation.start("dispatcher")
         while killed < kills and cycle.poll() is None:
             sign = signs[killed % len(signs)]
             before = sign()
             wait_until(lambda: sign() != before or cycle.poll() is not None, "a step, or the end of the cycle")  # noqa: B023
-            time.sleep(chance.random() * within)  # the random moment itself
+            time.sleep(rng.random() * within)  # the random moment
             if kill_one_at_work(installation):
                 killed += 1
-                look()
+                check()
         cycle.wait(RUN_SECONDS)
     return killed

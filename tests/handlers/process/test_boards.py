@@ -43,7 +43,8 @@ def posts_in(archive: Path) -> list[int]:
 def prepare(installation: Installation, posts: int) -> Path:
     """The directory of its archives."""
     archives = installation.home / "archives"
-    installation.settings = {"BOARD_ARCHIVES": str(archives), "BACKOFF_BASE": "0.01"}
+    links = {"UNSUBSCRIBE_URL": "https://shop.example/unsubscribe?who={token}", "UNSUBSCRIBE_SECRET": "s3cret"}
+    installation.settings = {"BOARD_ARCHIVES": str(archives), "BACKOFF_BASE": "0.01", **links}
     fill(Community(installation.url), posts)
     return archives
 
@@ -51,7 +52,7 @@ def prepare(installation: Installation, posts: int) -> Path:
 def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation) -> None:
     """The file is the same as without a kill."""
     archives = prepare(embedded, POSTS)
-    [job_id] = embedded.enqueue("archive_board", '{"board": 7}', lane="misc")
+    [job_id] = embedded.enqueue("archive_board", '{"board": 7}', lane="archive_board")
 
     killed_at: list[int] = []
     killed = drain_under_kills(
@@ -59,7 +60,7 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
         rows_of(embedded, "SELECT checkpoint FROM mayfly_jobs WHERE type = 'archive_board'"),
         kills=KILLS,
         within=0.1,
-        look=lambda: killed_at.append(size_of(archives / ".board-7.json")),
+        check=lambda: killed_at.append(size_of(archives / ".board-7.json")),
     )
 
     job = embedded.job(job_id)
@@ -82,17 +83,17 @@ def test_random_kills_publish_nothing_twice_and_lose_nothing(embedded: Installat
         "BACKOFF_BASE": "0.01",
     }
     with provider() as server:
-        server.manner, server.body = "slowly", b'{"id": "1142"}'
+        server.mode, server.body = "slowly", b'{"id": "1142"}'
         community = Community(embedded.url)
         community.board()
         channel_id = community.channel("mastodon", server.url)
         for number in range(1, 21):
             community.post(number, channel_id=channel_id)
-        embedded.enqueue("publish_due_posts", lane="misc")
+        embedded.enqueue("publish_due_posts", lane="publish_post")
 
-        killed = drain_under_kills(embedded, lambda: len(server.heard), kills=KILLS)
+        killed = drain_under_kills(embedded, lambda: len(server.requests), kills=KILLS)
 
-        keys = Counter(each.headers["Idempotency-Key"] for each in server.heard)
+        keys = Counter(each.headers["Idempotency-Key"] for each in server.requests)
     assert (killed, embedded.statuses()) == (KILLS, {"done": 21})
     assert (len(keys), max(keys.values()) <= 1 + KILLS) == (20, True)
     states = embedded.rows("SELECT DISTINCT state, remote_id FROM app_posts")
@@ -104,7 +105,7 @@ def test_random_kills_publish_nothing_twice_and_lose_nothing(embedded: Installat
 def test_an_export_of_100_000_posts_needs_little_memory(installation: Installation) -> None:
     """100 MB of posts, in several cycles."""
     archives = prepare(installation, 100_000)
-    [job_id] = installation.enqueue("archive_board", '{"board": 7}', lane="misc")
+    [job_id] = installation.enqueue("archive_board", '{"board": 7}', lane="archive_board")
 
     while installation.job(job_id).status in ("pending", "processing"):
         installation.dispatch()

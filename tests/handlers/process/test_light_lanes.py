@@ -5,10 +5,10 @@ from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert
 from tests.process.installation import Installation
-from tests.process.test_idle_cycle import Run, leave_snapshot
+from tests.process.test_idle_cycle import Run, write_snapshot
 
 
-def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installation) -> None:
+def test_a_notifying_runner_imports_only_what_it_needs(embedded: Installation) -> None:
     """HTTP, cryptography and SQLAlchemy; not the libraries for mail, PDF or comparison."""
     browser = Browser()
     key = browser.key.private_numbers().private_value.to_bytes(32)
@@ -19,19 +19,19 @@ def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installat
         secrets = {"VAPID_PRIVATE_KEY": encoded(key), "VAPID_SUBJECT": "mailto:ops@shop.example"}
         ran = Run(embedded, "-m", "runner", "--lane", "notify", PRIVATE_HOSTS="127.0.0.1", **secrets)
 
-    [heard] = service.heard
+    [request] = service.requests
     assert (ran.returncode, embedded.statuses()) == (0, {"done": 2})
-    assert browser.decrypt(heard.body)["title"] == "Hello"
+    assert browser.decrypt(request.body)["title"] == "Hello"
     assert {"http_ece", "py_vapid", "urllib3"} <= ran.modules
     assert ran.modules & heavy_modules() == extras()["push"] | {"ssl", "http.client", "sqlalchemy"}
 
 
-def test_a_runner_of_queries_has_imported_sqlalchemy_alone(embedded: Installation) -> None:
+def test_a_querying_runner_imports_only_sqlalchemy(embedded: Installation) -> None:
     """Not HTTP, which other types of its lane use. (SQLAlchemy imports asyncio, which imports ssl.)"""
-    leave_snapshot(embedded)
-    embedded.enqueue("purge_sessions", lane="misc")
+    write_snapshot(embedded)
+    embedded.enqueue("purge_sessions", lane="purge_sessions")
 
-    ran = Run(embedded, "-m", "runner", "--lane", "misc")
+    ran = Run(embedded, "-m", "runner", "--lane", "purge_sessions")
 
     assert (ran.returncode, embedded.statuses()) == (0, {"done": 1})
     assert ran.modules & heavy_modules() == {"sqlalchemy", "ssl"}

@@ -20,7 +20,7 @@ def test_many_runners_spend_no_more_than_the_budget(installation: Installation) 
         installation.execute(
             "INSERT INTO app_boards (id, title, state, created_at) VALUES (1, 'x', 'open', '2026-05-04 00:00:00')"
         )
-        installation.enqueue("ai_suggest_post", '{"board": 1}', count=JOBS, lane="ai")
+        installation.enqueue("ai_suggest_post", '{"board": 1}', count=JOBS, lane="ai_summarize_board")
 
         installation.dispatch()
 

@@ -12,14 +12,16 @@ def test_a_notification_in_doubt_is_sent_again(embedded: Installation) -> None:
     """The other one, which was sent, is not repeated."""
     embedded.settings = {"PRIVATE_HOSTS": "127.0.0.1", "BACKOFF_BASE": "0.01"}
     with provider() as well, provider() as mute:
-        mute.manner = "silent"
+        mute.mode = "silent"
         row = {"person_id": 7, "kind": "webhook", "created_at": "2026-05-04 12:00:00"}
         insert(embedded.url, "app_subscriptions", *({**row, "url": f"{each.url}/x"} for each in (well, mute)))
         embedded.enqueue("notify_push", '{"person": 7, "title": "Hello", "key": "k"}', lane="notify")
         cycle = embedded.start("dispatcher")
-        wait_until(lambda: mute.heard and embedded.statuses().get("done") == 2, "one is told, the other being told")
+        wait_until(
+            lambda: mute.requests and embedded.statuses().get("done") == 2, "one is sent, the other is being sent"
+        )
         left = select(embedded.url, LEDGER)
-        mute.manner = "answers"
+        mute.mode = "answers"
 
         for pid in embedded.runner_pids():
             kill(pid)
@@ -30,4 +32,4 @@ def test_a_notification_in_doubt_is_sent_again(embedded: Installation) -> None:
     assert left == [("push:k:1", "done", "200"), ("push:k:2", "handed over", None)]
     assert select(embedded.url, LEDGER) == [("push:k:1", "done", "200"), ("push:k:2", "done", "200")]
     assert embedded.statuses() == {"done": 3}
-    assert (len(well.heard), len(mute.heard)) == (1, 2)
+    assert (len(well.requests), len(mute.requests)) == (1, 2)

@@ -8,7 +8,7 @@ from tests.handlers.process.random_kills import drain_under_kills
 from tests.process.installation import Installation
 
 BOARDS = 8
-KILLS = 2  # of one and the same job a third would be the end
+KILLS = 2  # a third kill of the same job would make it dead
 
 
 def test_random_kills_nudge_no_board_twice(embedded: Installation) -> None:
@@ -30,10 +30,10 @@ def test_random_kills_nudge_no_board_twice(embedded: Installation) -> None:
                 "INSERT INTO app_posts (board_id, author_id, body, state, created_at, published_at)"
                 f" VALUES ({number}, 1, 'Beans?', 'published', '{at}', '{at}')"
             )
-        embedded.enqueue("gpt_ai_cofac_nudging", lane="ai")
+        embedded.enqueue("gpt_ai_cofac_nudging", lane="gpt_ai_cofac_nudging")
 
         def reply(_asked: Asked) -> str:
-            time.sleep(0.02)  # as long as a kill may come while it is asked
+            time.sleep(0.02)  # long enough for a kill during the call
             return '{"nudge": true, "text": "And peas?"}'
 
         model.reply = reply

@@ -8,7 +8,7 @@ import pytest
 
 from tests.handlers.mail.servers import post_office
 from tests.handlers.outreach.audience import SETTINGS, Tables
-from tests.handlers.process.crash_points import LEFT, MOMENTS
+from tests.handlers.process.crash_points import KILLS_FILE, MOMENTS
 from tests.handlers.process.random_kills import ended, kill
 from tests.process.installation import Installation, wait_until
 
@@ -26,19 +26,19 @@ def platform(installation: Installation) -> Installation:
 
 def test_kills_at_any_point_miss_and_repeat_no_recipient(platform: Installation) -> None:
     """At each point of a step, in random order; then the mails are sent and counted."""
-    chance = random.Random(7)
-    deaths = [f"{chance.randint(2, 3)} {each}\n" for each in chance.sample(MOMENTS, len(MOMENTS))]
-    (platform.home / LEFT.name).write_text("".join(deaths))
+    rng = random.Random(7)
+    deaths = [f"{rng.randint(2, 3)} {each}\n" for each in rng.sample(MOMENTS, len(MOMENTS))]
+    (platform.home / KILLS_FILE.name).write_text("".join(deaths))
     people = [f"{number}@example.com" for number in range(PEOPLE)]
     Tables(platform.url).people([*people, "spare@example.com", "SPARE@example.com"])
-    blast = platform.enqueue("send_outreach", PAYLOAD, lane="outreach")[0]
+    blast = platform.enqueue("send_outreach", PAYLOAD, lane="send_outreach")[0]
     with post_office(None) as post:
         pool = f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none&daily=100000"
         is_over = ended(platform)
         while not is_over():
             platform.dispatch(HANDLERS="handlers,tests.handlers.process.crash_points", SMTP_ACCOUNTS=pool)
 
-    assert (platform.home / LEFT.name).read_text() == ""
+    assert (platform.home / KILLS_FILE.name).read_text() == ""
     assert platform.job(blast).status == "done"
     assert post.counts == Counter([*people, "spare@example.com"])
     assert [tuple(row) for row in platform.rows(FIGURES)] == [("sent", PEOPLE + 1, PEOPLE + 1, 0, 0)]
@@ -47,11 +47,11 @@ def test_kills_at_any_point_miss_and_repeat_no_recipient(platform: Installation)
 @pytest.mark.slow
 def test_a_blast_to_50_000_survives_kills(platform: Installation) -> None:
     """Each recipient has one pending mail."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     Tables(platform.url).people(f"{number}@example.com" for number in range(MANY))
-    blast = platform.enqueue("send_outreach", PAYLOAD, lane="outreach")[0]
+    blast = platform.enqueue("send_outreach", PAYLOAD, lane="send_outreach")[0]
     platform.run("mayfly", "pause", "type", "send_email")
-    kill_at = sorted(chance.sample(range(1000, MANY - 5000, 500), 8))
+    kill_at = sorted(rng.sample(range(1000, MANY - 5000, 500), 8))
     started, kills = time.monotonic(), 0
 
     def written() -> int:

@@ -115,29 +115,29 @@ def test_merges_survive_kills(platform: Installation) -> None:
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
 def test_200_000_prospects_are_compared_in_minutes(platform: Installation) -> None:
     """Without 2 × 10¹⁰ comparisons."""
-    people, twins = 160_000, 40_000
-    killed, job = run_dedup(platform, people, twins, 5)
+    people, duplicates = 160_000, 40_000
+    killed, job = run_dedup(platform, people, duplicates, 5)
 
     print(f"{job.slices} slices, {killed} kills, {job.progress}")
     assert (killed, job.status) == (5, "done")
-    assert_merged(platform, people, twins)
+    assert_merged(platform, people, duplicates)
 
 
-def run_dedup(installation: Installation, people: int, twins: int, kills: int) -> tuple[int, Any]:
-    """Duplicates by mail and by similar name, half each; many share a company."""
-    chance = random.Random(2)
+def run_dedup(installation: Installation, people: int, duplicates: int, kills: int) -> tuple[int, Any]:
+    """Duplicates by mail and by similar name and profile, half each; many share a company."""
+    rng = random.Random(2)
     given: list[dict[str, str]] = []
     for number in range(people):
-        word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=14))
+        word = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=14))
         company = f"Company {number % 50}"
         if number % 2:
             one = {"email": f"{word}@gmail.com", "company": company}
             other = {"email": f"{word[0]}.{word[1:]}+x@googlemail.com", "phone": "1"}
         else:
-            one = {"name": f"Ann {word}", "company": company}
-            other = {"name": f"Ann {word}s", "company": f"{company} Inc.", "phone": "1"}
-        given += [one, other] if number < twins else [one]
-    chance.shuffle(given)
+            one = {"name": f"Ann {word}", "company": company, "linkedin": f"linkedin.com/in/{word}"}
+            other = {**one, "name": f"Ann {word}s", "company": f"{company} Inc.", "phone": "1"}
+        given += [one, other] if number < duplicates else [one]
+    rng.shuffle(given)
     insert(installation.url, given)
     began = time.monotonic()
     [job_id] = installation.enqueue("dedup_prospects", "{}", lane="dedup_prospects")
@@ -151,11 +151,11 @@ def run_dedup(installation: Installation, people: int, twins: int, kills: int) -
     return killed, installation.job(job_id)
 
 
-def assert_merged(installation: Installation, people: int, twins: int) -> None:
+def assert_merged(installation: Installation, people: int, duplicates: int) -> None:
     living = installation.rows("SELECT phone FROM app_prospects WHERE merged_into IS NULL")
     losers = installation.rows("SELECT id, merged_into FROM app_prospects WHERE merged_into IS NOT NULL ORDER BY id")
     merges = installation.rows("SELECT loser_id, winner_id FROM app_merges ORDER BY loser_id")
 
-    assert (len(living), len(losers)) == (people, twins)
-    assert sum(row.phone == "1" for row in living) == twins
+    assert (len(living), len(losers)) == (people, duplicates)
+    assert sum(row.phone == "1" for row in living) == duplicates
     assert [tuple(row) for row in merges] == [tuple(row) for row in losers]

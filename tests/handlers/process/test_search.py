@@ -12,7 +12,7 @@ from tests.handlers.rows import reader
 from tests.process.installation import Installation
 from tests.sqlalchemy_engines import engine_of
 
-RARE = 300  # posts have a word that the others have not
+RARE = 300  # posts with a word that the others do not have
 
 
 def add_posts(installation: Installation, count: int) -> None:
@@ -34,11 +34,11 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
     """Search at each kill, until the build has ended."""
     installation.settings = {"BACKOFF_BASE": "0.01"}
     add_posts(installation, RARE)
-    installation.enqueue("rebuild_search_index", lane="misc")
+    installation.enqueue("rebuild_search_index", lane="vacuum_logs")
     installation.dispatch()
     assert found(installation) == RARE
     add_posts(installation, posts)
-    job_id = installation.enqueue("rebuild_search_index", lane="misc")[0]
+    job_id = installation.enqueue("rebuild_search_index", lane="vacuum_logs")[0]
 
     seen: set[int | None] = set()
     killed = drain_under_kills(
@@ -46,7 +46,7 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
         rows_of(installation, f"SELECT checkpoint FROM mayfly_jobs WHERE id = {job_id}"),
         kills=kills,
         within=0.03,
-        look=lambda: seen.add(found(installation)),
+        check=lambda: seen.add(found(installation)),
     )
 
     tables = [

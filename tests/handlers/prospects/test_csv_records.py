@@ -24,7 +24,7 @@ def form(encoding: str = "utf-8", newline: str = "\n", delimiter: str = ",") -> 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_reading_continues_after_any_record(encoding: str, newline: str) -> None:
     """In every encoding and with every line end."""
-    # The bytes of a line's end stand between those of ਅ and Ā, too.
+    # The bytes of a line end also appear between those of ਅ and Ā.
     lines = ["a,b", 'é,"two', 'lines ""quoted"""', "", "äö,x" if encoding == "cp1252" else "ਅĀਅ,x", "last,one"]
     content = newline.join(lines).encode(encoding)
     asked = form(encoding, "\r" if newline == "\r" else "\n")
@@ -83,8 +83,8 @@ def test_an_unclosed_quote_does_not_swallow_a_large_file() -> None:
 
 def test_lines_are_found_wherever_a_chunk_ends() -> None:
     """In UTF-16, for lines of all lengths."""
-    chance = random.Random(7)
-    texts = ["ਅĀਅ" * chance.randrange(1, 10_000) for _ in range(60)]
+    rng = random.Random(7)
+    texts = ["ਅĀਅ" * rng.randrange(1, 10_000) for _ in range(60)]
     content = "\n".join(texts).encode("utf-16-le")
 
     assert [each.fields for each in read(content, form("utf-16-le"))] == [[each] for each in texts]

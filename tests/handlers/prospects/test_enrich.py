@@ -12,6 +12,7 @@ from mayfly import Job, enqueue, handler
 from mayfly.testing import Drained, drain
 from tests.handlers.prospects.tables import execute, insert, prospects, rows
 from tests.handlers.providers import Provider, provider
+from tests.receivers import free_port
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 KEY = "s3cret-key"
@@ -63,9 +64,9 @@ def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
 
     results = [enrich(prospect).runs[-1].result for _ in range(2)]
 
-    [heard] = hunter.heard
-    assert heard.path == "/v2/email-verifier?email=ann%40acme.example"
-    assert heard.headers["X-API-KEY"] == KEY
+    [request] = hunter.requests
+    assert request.path == "/v2/email-verifier?email=ann%40acme.example"
+    assert request.headers["X-API-KEY"] == KEY
     assert results == [{"prospect": prospect, "learned": [], "email_status": "valid"}] * 2
     assert prospects(platform, "email_status, email_score") == [("valid", 97)]
     assert rows(platform, "SELECT enriched_at FROM app_prospects")[0].enriched_at is not None
@@ -88,7 +89,7 @@ def test_an_address_is_found(platform: str, hunter: Provider, fields: dict[str, 
 
     results = [enrich(prospect).runs[-1].result for _ in range(2)]
 
-    assert [each.path for each in hunter.heard] == [f"/v2/email-finder?{asked}"]
+    assert [each.path for each in hunter.requests] == [f"/v2/email-finder?{asked}"]
     assert results[0]["learned"] == ["email", "title", "linkedin"]
     assert prospects(platform, "email, email_status, email_score, title, phone, email_key") == [
         ("ann@acme.example", "valid", 88, "CTO", "1", "ann@acme.example")
@@ -104,21 +105,21 @@ def test_an_old_answer_is_not_used(platform: str, hunter: Provider) -> None:
 
     enrich(prospect)
 
-    assert len(hunter.heard) == 2
+    assert len(hunter.requests) == 2
     assert len(rows(platform, "SELECT 1 FROM app_cached_answers")) == 1
 
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("status", "headers", "manner", "outcome", "reason"),
+    ("status", "headers", "mode", "outcome", "reason"),
     [
-        (401, {}, "answers", "dead", "127.0.0.1 answered 401"),
-        (400, {}, "answers", "dead", "127.0.0.1 answered 400"),
-        (500, {}, "answers", "failed", "127.0.0.1 answered 500"),
+        (401, {}, "answers", "dead", "127.0.0.1 returned 401"),
+        (400, {}, "answers", "dead", "127.0.0.1 returned 400"),
+        (500, {}, "answers", "failed", "127.0.0.1 returned 500"),
         (403, {}, "answers", "failed", "too many requests"),
         (202, {}, "answers", "failed", "still verifying"),
-        (200, {}, "half", "failed", "broke the connection"),
-        (200, {}, "garbage", "failed", "broke the connection"),
+        (200, {}, "half", "failed", "closed the connection"),
+        (200, {}, "garbage", "failed", "closed the connection"),
         (200, {}, "silent", "failed", "ReadTimeoutError"),
         (200, {}, "huge", "dead", "more than 1,048,576 bytes"),
         (429, {"Retry-After": "90"}, "answers", "snoozed", ""),
@@ -131,14 +132,14 @@ def test_errors_of_hunter(
     monkeypatch: pytest.MonkeyPatch,
     status: int,
     headers: dict[str, str],
-    manner: str,
+    mode: str,
     outcome: str,
     reason: str,
 ) -> None:
     """Are not cached, and the key is not shown even if the answer quotes it."""
-    if manner == "silent":
-        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.3)
-    hunter.status, hunter.headers, hunter.manner = status, headers, manner
+    if mode == "silent":
+        monkeypatch.setattr("handlers.prospects.hunter.RESPONSE_SECONDS", 0.3)
+    hunter.status, hunter.headers, hunter.mode = status, headers, mode
     hunter.body = f"your key was {KEY}".encode()
 
     drained = enrich(ann(platform, email="ann@acme.example"))
@@ -182,11 +183,12 @@ def test_a_used_up_quota_starts_a_cooldown(platform: str, hunter: Provider) -> N
     later = drain(advance=timedelta(minutes=5))
 
     assert outcomes == [{"snoozed": 1}, {"snoozed": 1}]
-    assert (len(hunter.heard), later.outcomes) == (3, {"done": 2})
+    assert (len(hunter.requests), later.outcomes) == (3, {"done": 2})
     assert {run.job.attempt for run in later.runs} == {1}
 
 
 @SQLITE
+@pytest.mark.usefixtures("_noon")
 def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
     """A used up quota waits for the next window; cached answers need none."""
     from handlers.prospects.enrichment import enrich as enrich_one
@@ -204,7 +206,7 @@ def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
 
     assert today.outcomes == {"done": 2, "snoozed": 1}
     assert tomorrow.outcomes == {"done": 1}
-    assert len(hunter.heard) == 2
+    assert len(hunter.requests) == 2
 
 
 @SQLITE
@@ -224,15 +226,15 @@ def test_a_scraper_is_asked_with_the_known_fields(platform: str, hunter: Provide
     for _ in range(2):
         enrich(prospect)
 
-    [heard] = [each for scraper in scrapers for each in scraper.heard]
-    assert json.loads(heard.body) == {"name": "Ann Miller", "company": "Acme", "email": "ann@acme.example"}
-    assert (heard.method, heard.path) == ("POST", "/profile")
+    [request] = [each for scraper in scrapers for each in scraper.requests]
+    assert json.loads(request.body) == {"name": "Ann Miller", "company": "Acme", "email": "ann@acme.example"}
+    assert (request.method, request.path) == ("POST", "/profile")
     assert prospects(platform, "title, city, phone, email") == [("CTO", "Bonn", None, "ann@acme.example")]
 
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("status", "manner", "body"),
+    ("status", "mode", "body"),
     [
         (500, "answers", b"{}"),
         (404, "answers", b"{}"),
@@ -252,19 +254,19 @@ def test_a_failing_scraper_has_a_cooldown(
     scrapers: list[Provider],
     monkeypatch: pytest.MonkeyPatch,
     status: int,
-    manner: str,
+    mode: str,
     body: bytes,
 ) -> None:
     """Another one is asked at once."""
-    if manner == "silent":
-        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 2.0)  # the other one answers in time
+    if mode == "silent":
+        monkeypatch.setattr("handlers.prospects.scrapers.RESPONSE_SECONDS", 2.0)  # the other one answers in time
     bad, good = scrapers
-    bad.status, bad.manner, bad.body, bad.headers = status, manner, body, {"Retry-After": "600"}
+    bad.status, bad.mode, bad.body, bad.headers = status, mode, body, {"Retry-After": "600"}
     for number in range(4):
         prospect = ann(platform, email=f"{number}@acme.example")
         assert enrich(prospect).outcomes == {"done": 1}
 
-    assert (len(bad.heard), len(good.heard)) == (1, 4)
+    assert (len(bad.requests), len(good.requests)) == (1, 4)
     [(name,)] = rows(platform, "SELECT provider FROM app_cooldowns")
     assert name.startswith("scraper:127.0.0.1:")
 
@@ -283,9 +285,9 @@ def test_without_a_scraper_hunters_answer_is_kept(platform: str, hunter: Provide
     last = drain(advance=timedelta(minutes=15), raises=False)
 
     assert (first.outcomes, second.outcomes, last.outcomes) == ({"failed": 1}, {"snoozed": 1}, {"done": 1})
-    assert "no scraper has answered: 127.0.0.1 answered 500" in error_of(first)
+    assert "no scraper responded: 127.0.0.1 returned 500" in error_of(first)
     assert prospects(platform, "email_status, title") == [("valid", "CTO")]
-    assert len(hunter.heard) == 1
+    assert len(hunter.requests) == 1
 
 
 @pytest.mark.every_database
@@ -298,7 +300,7 @@ def test_not_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[
     outcomes = [enrich(prospect).outcomes for _ in range(2)]
 
     assert outcomes == [{"done": 1}] * 2
-    assert sum(len(each.heard) for each in scrapers) == 1
+    assert sum(len(each.requests) for each in scrapers) == 1
 
 
 @pytest.mark.every_database
@@ -315,12 +317,28 @@ def test_a_merged_prospect_is_enriched_as_its_winner(platform: str, hunter: Prov
 
 
 @SQLITE
+def test_a_call_without_a_connection_uses_no_quota(
+    platform: str, hunter: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another error does: the request was sent."""
+    prospect = ann(platform, email="ann@acme.example")
+    used = []
+    for url in (f"http://127.0.0.1:{free_port()}", hunter.url):
+        monkeypatch.setenv("HUNTER_URL", url)
+        hunter.status = 500
+        enrich(prospect)
+        used.append(rows(platform, "SELECT used FROM mayfly_limits WHERE span = 'month'")[0][0])
+
+    assert used == [0, 1]
+
+
+@SQLITE
 def test_missing_and_unknown_prospects(platform: str, hunter: Provider) -> None:
     """A missing one is final; one with too few fields causes no call."""
     assert "there is no prospect 99" in error_of(enrich(99))
     [only_a_name] = insert(platform, [{"name": "Ann"}])
     assert enrich(only_a_name).outcomes == {"done": 1}
-    assert hunter.heard == []
+    assert hunter.requests == []
 
 
 @SQLITE
@@ -332,5 +350,5 @@ def test_without_a_key_jobs_are_cancelled(platform: str) -> None:
 @pytest.mark.parametrize("text", ["", "50", "0/day", "5/year", "x/day", "5/second", "5 / day"])
 def test_an_invalid_quota_is_an_error_message(text: str) -> None:
     """Like all settings."""
-    with pytest.raises(BadQuota, match="HUNTER_QUOTA must look like 500/month"):
+    with pytest.raises(BadQuota, match="HUNTER_QUOTA must be a number per"):
         read_quota(text)

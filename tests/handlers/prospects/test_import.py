@@ -68,9 +68,9 @@ def test_rows_become_prospects_and_bad_ones_are_rejected(platform: str, put: Put
     assert found[0] == (2, "p0@example.com", "Ann Miller 0", "Acme", "Köln")
     assert [row[0] for row in found] == [*range(2, 10), 13]
     assert rejected(tmp_path, drained) == [
-        ["10", "its mail address is not valid", "no address", "Bob", "", "", ""],
+        ["10", "its email address is not valid", "no address", "Bob", "", "", ""],
         ["11", "it has 2 fields, the header has 5", "c@example.com", "Cid"],
-        ["12", "it has neither a mail address nor a name", "", "", "", "Acme", ""],
+        ["12", "it has neither an email address nor a name", "", "", "", "Acme", ""],
         ["15", "its email has 202 characters; the maximum is 190", f"{'e' * 190}@example.com", "E", "", "", ""],
     ]
 
@@ -101,7 +101,7 @@ def test_a_repeated_step_rejects_nothing_twice(put: Put, tmp_path: Path) -> None
     last = run_inline("import_prospects", {"path": "people.csv"}, state=runs[0].state)
 
     rejects = (tmp_path / last.result["rejects"]).read_text().splitlines()
-    assert rejects[1:] == [f"{line},its mail address is not valid,bad {line - 2}" for line in range(2, 11)]
+    assert rejects[1:] == [f"{line},its email address is not valid,bad {line - 2}" for line in range(2, 11)]
 
 
 @SQLITE
@@ -137,7 +137,7 @@ def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple
     [
         (b"", {}, "the file is empty: it has no header"),
         (b"\xef\xbb\xbf", {}, "the file is empty"),
-        (b"a,b\n1,2\n", {}, "no column of the header is known as a mail address or a name: 'a', 'b'; name it"),
+        (b"a,b\n1,2\n", {}, "no column is known as an email address or a name: 'a', 'b'; name it"),
         (b"email\n", {"mapping": {"Mail 2": "email"}}, "names a column that the header does not have: 'mail 2'"),
         (b'"email\nx\n', {}, "its header cannot be read: unexpected end of data"),
         (b"email" + b",x" * 2000, {}, "its header has 2,001 columns; the maximum is 2,000"),

@@ -2,7 +2,15 @@
 
 import pytest
 
-from handlers.prospects.match_keys import company_key, is_mail, keys_of, mail_key, name_key
+from handlers.prospects.match_keys import (
+    company_key,
+    is_mail,
+    keys_of,
+    mail_key,
+    name_key,
+    phone_key,
+    profile_key,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +64,33 @@ def test_a_name_without_a_company_has_no_key() -> None:
 
     assert alone == {"email_key": None, "by_name": None, "by_company": None}
     assert all(len(key) <= 190 for key in long.values() if key)
+
+
+@pytest.mark.parametrize(
+    ("phone", "key"),
+    [
+        ("+49 (221) 123-4567", "492211234567"),
+        ("0049 221 1234567", "492211234567"),
+        ("0221/1234567", "2211234567"),
+        ("ext. 12345", None),
+        (None, None),
+    ],
+)
+def test_phones_are_compared_by_their_digits(phone: str | None, key: str | None) -> None:
+    """An extension identifies no person."""
+    assert phone_key(phone) == key
+
+
+@pytest.mark.parametrize(
+    ("profile", "key"),
+    [
+        ("https://www.LinkedIn.com/in/Ann-Miller/?trk=x", "linkedin.com/in/ann-miller"),
+        ("linkedin.com/in/ann-miller", "linkedin.com/in/ann-miller"),
+        ("https://linkedin.com/", None),
+        ("see my card", None),
+        (None, None),
+    ],
+)
+def test_profiles_are_compared_by_host_and_path(profile: str | None, key: str | None) -> None:
+    """A host alone identifies no person."""
+    assert profile_key(profile) == key

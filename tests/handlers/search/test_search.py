@@ -51,7 +51,7 @@ def index_tables(url: str) -> list[str]:
 
 
 @pytest.mark.every_database
-def test_what_is_found(boards: Boards) -> None:
+def test_all_words_must_match(boards: Boards) -> None:
     """All words, whole, in title or text, short and common ones too, in any case and order. On every database."""
     boards.add(1, "The Übergröße of IT beans", "beans only", title="Café plans")
     boards.post(1, "beans draft", state="draft")
@@ -91,7 +91,7 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_complete(
     monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["old beans"] * 3))
     rebuild()
-    rebuild()  # so that the next one, which is job 1 as well, is not the current one
+    rebuild()  # so that the next one, which is also job 1, is not current
     boards.add(2, *(["new beans"] * 4))
     before = [("post", number) for number in (1, 2, 3)]
 
@@ -140,7 +140,7 @@ def test_tables_of_dead_builds_are_dropped(boards: Boards, platform: str) -> Non
     for number, state in ((1, "standing"), (2, "standing"), (3, "dropping")):
         row = {"name": f"app_search_{number}", "number": number, "state": state}
         execute("INSERT INTO app_search_tables (name, job_id, state) VALUES (:name, :number, :state)", **row)
-    for number in (1, 2):  # 3 is gone, but for its row
+    for number in (1, 2):  # 3 is gone, except its row
         execute(f"CREATE TABLE app_search_{number} (id INTEGER)")
 
     rebuild()
@@ -154,7 +154,7 @@ def test_a_job_whose_table_was_dropped_starts_again(boards: Boards) -> None:
     """A dead job that is retried days later. On every database."""
     boards.add(1, "beans", "beans")
     halfway = run_inline("rebuild_search_index", slice_after=1)
-    enqueue("noop")  # takes the number of that job
+    enqueue("noop")  # takes the id of that job
     drain()
     rebuild()
     assert rows("SELECT name FROM app_search_tables") == [("app_search_2",)]
@@ -169,21 +169,21 @@ def test_a_job_whose_table_was_dropped_starts_again(boards: Boards) -> None:
 @pytest.mark.every_database
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
     """A suspended runner continues after another build has dropped its table. On every database."""
-    told: list[object] = []
+    results: list[object] = []
 
     @handler("thawed", max_attempts=1)
     def thawed(job: Job) -> None:
         tables.register(job, "app_search_99")
         tables.register(job, "app_search_98")
         execute("UPDATE app_search_tables SET state = 'dropping' WHERE name = 'app_search_99'")
-        told.append([tables.swap_in(job, f"app_search_{number}", 0) for number in (97, 98, 99)])
-        tables.drop(job, "app_search_98")  # is current: stays
-        told.append([tables.state_of(job, f"app_search_{number}") for number in (98, 99)])
+        results.append([tables.swap_in(job, f"app_search_{number}", 0) for number in (97, 98, 99)])
+        tables.drop(job, "app_search_98")  # it is current, so it stays
+        results.append([tables.state_of(job, f"app_search_{number}") for number in (98, 99)])
 
     enqueue("thawed")
     drain()
 
-    assert told == [[False, True, False], ["standing", "dropping"]]
+    assert results == [[False, True, False], ["standing", "dropping"]]
 
 
 @pytest.mark.every_database
@@ -232,7 +232,7 @@ def test_no_input_can_break_a_query(boards: Boards, text: str) -> None:
         ("x" * 100, ["x" * 64]),
     ],
 )
-def test_what_a_word_is(text: str, words: list[str]) -> None:
+def test_words_are_normalised(text: str, words: list[str]) -> None:
     """Letters and digits in lower case, without accents."""
     assert words_of(text) == words
 
@@ -261,7 +261,7 @@ def test_the_script_searches(boards: Boards, platform: str) -> None:
     found, as_json, none = script("RED", "beans"), script("--json", "beans"), script("'\" OR 1=1 --")
 
     assert (before.returncode, before.stdout) == (1, "")
-    assert "no search index yet" in before.stderr
+    assert "There is no search index" in before.stderr
     assert found.stdout == "post 1  Garden  all�[31m beans are red\n"
     assert [each["id"] for each in json.loads(as_json.stdout)] == [1]
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "")

@@ -11,13 +11,12 @@ from typing import Any, Protocol
 from argon2 import PasswordHasher
 
 from mayfly.admin import auth
-from mayfly.admin.audit import Actor, AuditEntry
-from mayfly.admin.auth import SCOPES
+from mayfly.admin.auth import SCOPES, Actor, AuditEntry
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
 SECONDS = 90.0
-OUTSIDE = {"LANES__OUTSIDE__EXTERNAL": "true"}
+EXTERNAL_PREFIX = {"LANES__OUTSIDE__EXTERNAL": "true"}
 PASSWORD = "correct horse battery"
 
 
@@ -78,11 +77,12 @@ class Api:
         token: str | None = "",
         headers: Mapping[str, str] | None = None,
         raw: bytes | None = None,
+        content_type: bool = True,
     ) -> Answer:
-        """With the token of this console by default, and without one if it is None."""
+        """With the token of this console by default, and without one if it is None; a body is declared as JSON."""
         own = {"Authorization": f"Bearer {token or self.token}"} if token is not None else {}
-        content = {"Content-Type": "application/json"} if body is not None or raw is not None else {}
         sent = json.dumps(body).encode() if body is not None else raw
+        content = {"Content-Type": "application/json"} if sent is not None and content_type else {}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)) as connection:
             connection.request(method, path, sent, {**own, **content, **(headers or {})})
             response = connection.getresponse()
@@ -106,7 +106,7 @@ class Serve(Protocol):
 
 
 def serve_api(installation: Installation, **settings: str) -> Api:
-    installation.settings = OUTSIDE
+    installation.settings = EXTERNAL_PREFIX
     return Api(installation, settings)
 
 

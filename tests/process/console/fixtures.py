@@ -1,6 +1,6 @@
 """Consoles for tests: shared ones, because starting one takes longer than most tests, and private ones.
 
-The fixture `serve` says how they are started; a package or module overrides it.
+The fixture `serve` starts them; a package or module overrides it.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.schema.migrations import migrate
-from tests.database_pool import Birth, Shelf, birth_of, restore
+from tests.database_pool import DatabasePool, InitialRows, initial_rows_of, restore
 from tests.databases import Databases
 from tests.process.console.api import Api, Serve, serve_api
 from tests.process.installation import Installation
@@ -19,12 +19,12 @@ from tests.sqlalchemy_engines import run
 
 
 class Consoles(ExitStack):
-    """One per database and way to start it. A test that stops or locks a console needs a private one."""
+    """One per database and `serve` fixture. A test that stops or locks a console needs a private one."""
 
-    def __init__(self, shelf: Shelf, homes: pytest.TempPathFactory) -> None:
+    def __init__(self, database_pool: DatabasePool, homes: pytest.TempPathFactory) -> None:
         super().__init__()
-        self._shelf, self._homes = shelf, homes
-        self._running: dict[tuple[str, Serve], tuple[Api, Birth]] = {}
+        self._pool, self._homes = database_pool, homes
+        self._running: dict[tuple[str, Serve], tuple[Api, InitialRows]] = {}
 
     def like_new(self, engine_name: str, serve: Serve) -> Api:
         """As just after its start: no rows, no files, no other processes, and a new token."""
@@ -32,20 +32,20 @@ class Consoles(ExitStack):
         if key not in self._running:
             self._running[key] = self._start(engine_name, serve)
             return self._running[key][0]
-        api, birth = self._running[key]
+        api, initial = self._running[key]
         clear_home(api)
-        run(api.installation.database, lambda connection: restore(connection, birth))
+        run(api.installation.database, lambda connection: restore(connection, initial))
         api.renew_token()
         return api
 
-    def _start(self, engine_name: str, serve: Serve) -> tuple[Api, Birth]:
-        url = self.enter_context(self._shelf.like_new(engine_name))
+    def _start(self, engine_name: str, serve: Serve) -> tuple[Api, InitialRows]:
+        url = self.enter_context(self._pool.clean_database(engine_name))
         installation = Installation(self._homes.mktemp("console"), url)
         self.callback(installation.end)
-        birth = run(installation.database, birth_of)
+        initial = run(installation.database, initial_rows_of)
         api = serve(installation)
         self.callback(stop, api)
-        return api, birth
+        return api, initial
 
 
 def clear_home(api: Api) -> None:
@@ -60,15 +60,15 @@ def clear_home(api: Api) -> None:
 
 
 def stop(api: Api) -> None:
-    """None of the tests may have caused a traceback."""
+    """No test may have caused a traceback."""
     api.process.terminate()
     _out, log = api.process.communicate()
     assert (api.process.returncode, "Traceback" in log) == (0, False), log
 
 
 @pytest.fixture(scope="session")
-def consoles(shelf: Shelf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consoles]:
-    with Consoles(shelf, tmp_path_factory) as opened:
+def consoles(database_pool: DatabasePool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consoles]:
+    with Consoles(database_pool, tmp_path_factory) as opened:
         yield opened
 
 
@@ -85,7 +85,7 @@ def api(engine_name: str, consoles: Consoles, serve: Serve) -> Api:
 
 @pytest.fixture
 def served(consoles: Consoles, serve: Serve) -> Api:
-    """Shared, always on SQLite: for tests to which the database makes no difference."""
+    """Shared, always on SQLite: for tests that do not depend on the database."""
     return consoles.like_new("sqlite", serve)
 
 

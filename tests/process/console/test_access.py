@@ -2,17 +2,21 @@
 
 import http.client
 import json
+import resource
+import socket
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mayfly.admin.auth import SCOPES
 from tests.process.console.api import Api
-from tests.process.installation import CHECKOUT, Installation
+from tests.process.installation import CHECKOUT, Installation, wait_until
 
 DOCUMENT = "/api/v1/openapi.json"
 
@@ -89,7 +93,7 @@ def test_only_the_hash_of_a_token_is_stored(installation: Installation) -> None:
     assert (again.returncode, "There is or was a token 'shop'" in again.stderr) == (64, True)
     assert (facts["name"], facts["scopes"], facts["holds"]) == ("shop", ["enqueue", "read"], True)
     assert text not in str(row) + listed.stdout
-    assert installation.run("mayfly", "token", "revoke", "nobody").returncode == 64
+    assert installation.run("mayfly", "token", "revoke", "unknown").returncode == 64
 
 
 def test_other_addresses_than_loopback_need_tls(embedded: Installation) -> None:
@@ -106,7 +110,7 @@ def test_any_address_is_allowed_behind_a_tls_proxy(serving: Any) -> None:
 
 
 def test_an_address_in_use_is_an_error_message(served: Api) -> None:
-    """Exit code 1; the running console goes on."""
+    """Exit code 1; the running console continues."""
     second = served.installation.run("console", "--api-only", CONSOLE_PORT=str(served.port))
 
     assert second.returncode == 1
@@ -140,6 +144,21 @@ def test_too_many_requests_are_refused(serving: Any) -> None:
     assert other.status == 200
 
 
+def test_each_worker_of_a_token_has_its_own_rate(serving: Any) -> None:
+    """By its name, or else its address; a token without the scope `work` has one rate, whatever is sent."""
+    api: Api = serving(CONSOLE_RATE="1")
+    work, read = api.make_token("work", "work"), api.make_token("read", "read")
+
+    def statuses(token: str, worker: str | None) -> list[int]:
+        headers = {} if worker is None else {"Mayfly-Worker": worker}
+        return [api.ask("GET", DOCUMENT, token=token, headers=headers).status for _ in range(20)]
+
+    assert 429 in statuses(work, "one")
+    assert [statuses(work, each)[0] for each in ("two", None)] == [200, 200]
+    assert 429 in statuses(read, "one")
+    assert statuses(read, "two")[0] == 429
+
+
 @pytest.mark.parametrize("path", ["/mayfly/api/v1/openapi.json", "/api/v1/openapi.json"])
 def test_the_api_works_under_the_prefix_of_a_proxy(serving: Any, path: str) -> None:
     """Whether or not the proxy removes it; the OpenAPI document names it."""
@@ -157,7 +176,88 @@ def test_a_body_without_a_length_is_read_up_to_the_limit(serving: Any) -> None:
         connection.putheader("Authorization", f"Bearer {api.token}")
         connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()
-        for _ in range(5):
+        for _ in range(3):  # just above the limit: the server closes the connection with its answer
             connection.send(b"1000\r\n" + b" " * 4096 + b"\r\n")
 
         assert connection.getresponse().status == 413
+
+
+def test_answers_of_the_api_are_neither_cached_nor_sniffed(served: Api) -> None:
+    """Whatever the status; a proxy or browser must not keep payloads."""
+    paths = (DOCUMENT, "/livez", "/health", "/metrics", "/api/v1/jobs", "/api/v1/jobs/999999", "/nowhere")
+
+    answers = [served.ask("GET", path, token=token) for path in paths for token in ("", None)]
+
+    assert {answer.status for answer in answers} >= {200, 401, 404}
+    assert {answer.headers.get("x-content-type-options") for answer in answers} == {"nosniff"}
+    assert {answer.headers.get("cache-control") for answer in answers} == {"no-store"}
+
+
+def test_a_request_with_two_lengths_is_refused(served: Api) -> None:
+    """Transfer-Encoding and Content-Length: a proxy may take another one than the console (request smuggling)."""
+    smuggled = b"GET /livez HTTP/1.1\r\nHost: mayfly\r\n\r\n"
+    head = f"POST /api/v1/enqueue HTTP/1.1\r\nHost: mayfly\r\nAuthorization: Bearer {served.token}\r\n"
+    lengths = "Content-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", served.port), timeout=20)) as connection:
+        connection.sendall(f"{head}{lengths}".encode() + b"0\r\n\r\n" + smuggled)
+        answer = b"".join(iter(partial(connection.recv, 65536), b"")).decode()
+
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert answer.count("HTTP/1.1") == 1
+    assert "Send either Content-Length or Transfer-Encoding, not both." in answer
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """This process may open 2,000 connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize("sent", ["", "GET /livez HTTP/1.1\r\nHost: mayfly\r\n", "{post}Content-Length: 9\r\n\r\n{{"])
+def test_livez_answers_while_2000_connections_are_half_open(serving: Any, sent: str) -> None:
+    """Those that wait longest for the rest of a request are closed; the newest are not."""
+    api: Api = serving(CONSOLE_RATE="10000")
+    post = f"POST /api/v1/enqueue HTTP/1.1\r\nHost: mayfly\r\nAuthorization: Bearer {api.token}\r\n"
+    post += "Content-Type: application/json\r\n"
+    with ExitStack() as opened:
+        half_open = []
+        for _ in range(2000):
+            half_open.append(opened.enter_context(closing(socket.create_connection(("127.0.0.1", api.port), 60))))
+            half_open[-1].sendall(sent.format(post=post).encode())
+
+        assert half_open[0].recv(1) == b""
+        assert api.ask("GET", "/livez", token=None).status == 200
+        rest = (
+            b"}" * 8
+            if "Content-Length" in sent
+            else b"GET /livez HTTP/1.1\r\nHost: mayfly\r\n\r\n"
+            if not sent
+            else b"\r\n"
+        )
+        half_open[-1].sendall(rest)
+        assert half_open[-1].recv(12) == (b"HTTP/1.1 422" if "Content-Length" in sent else b"HTTP/1.1 200")
+
+
+def test_a_request_that_ends_in_the_middle_is_not_acted_on(own_api: Api) -> None:
+    """Even if the part that was received is valid."""
+    head = f"POST /api/v1/enqueue HTTP/1.1\r\nHost: mayfly\r\nAuthorization: Bearer {own_api.token}\r\n"
+    kind = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    part = '{"type": "noop"}'
+    with closing(socket.create_connection(("127.0.0.1", own_api.port), timeout=20)) as connection:
+        connection.sendall(f"{head}{kind}{len(part):x}\r\n{part}\r\n".encode())
+        wait_until(lambda: is_used(own_api), "the token was checked")
+    assert own_api.is_up  # it has seen the end of the connection
+
+    own_api.process.terminate()  # waits for requests in progress
+    log = own_api.process.communicate()[1]
+
+    assert own_api.installation.statuses() == {}
+    assert "Traceback" not in log
+
+
+def is_used(api: Api) -> bool:
+    return api.installation.rows("SELECT last_used_at FROM mayfly_tokens")[0].last_used_at is not None

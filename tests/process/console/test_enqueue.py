@@ -36,6 +36,29 @@ def test_a_list_with_an_error_enqueues_nothing(api: Api) -> None:
     assert api.installation.statuses() == {}
 
 
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_that_is_not_declared_as_json_is_refused(served: Api, content_type: str | None) -> None:
+    """415 with the header to send; a request without a body needs no content type."""
+    [job_id] = served.installation.enqueue("noop")
+    headers = {"Content-Type": content_type} if content_type else {}
+    answers = [
+        served.post(path, raw=body, headers=headers, content_type=False)
+        for path, body in (("/enqueue", b'{"type": "noop"}'), (f"/jobs/{job_id}/cancel", b'{"reason": "x"}'))
+    ]
+
+    assert [(each.status, each.json["code"]) for each in answers] == [(415, "unsupported_media_type")] * 2
+    assert "`Content-Type: application/json`" in answers[0].json["detail"]
+    assert served.installation.statuses() == {"pending": 1}
+    assert served.post(f"/jobs/{job_id}/cancel", headers=headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/json; charset=utf-8", "Application/JSON", "application/x+json"]
+)
+def test_every_content_type_of_json_is_accepted(served: Api, content_type: str) -> None:
+    assert served.post("/enqueue", {"type": "noop"}, headers={"Content-Type": content_type}).status == 201
+
+
 def test_a_repeated_idempotency_key_enqueues_once(api: Api) -> None:
     """201, then 200 with the same ids; keys of other tokens are independent."""
     key = {"Idempotency-Key": "order-42"}

@@ -43,6 +43,10 @@ def reasons(api: Api) -> list[str]:
     return [each["reason"] for each in health(api)[1]["reasons"]]
 
 
+def warnings(api: Api) -> list[str]:
+    return [each["reason"] for each in health(api)[1]["warnings"]]
+
+
 def ago(api: Api, minutes: float) -> datetime:
     return api.installation.now() - timedelta(minutes=minutes)
 
@@ -91,13 +95,18 @@ def test_a_wait_over_the_latency_target_is_a_problem(api: Api) -> None:
     wait_until(lambda: reasons(api) == [], "the paused lane is ignored")
 
 
-def test_deaths_in_the_last_hour_are_a_problem(api: Api) -> None:
-    """Counted by the totals, not in the jobs table."""
-    api.installation.enqueue("fail", max_attempts=1)
+def test_deaths_in_the_last_hour_are_a_warning(api: Api) -> None:
+    """200 and ok, until the job is retried."""
+    [job_id] = api.installation.enqueue("fail", max_attempts=1)
     api.installation.dispatch()
 
-    wait_until(lambda: reasons(api) == ["dead"], "the death is seen")
-    assert health(api)[1]["dead"] == {"default": 1}
+    wait_until(lambda: warnings(api) == ["dead"], "the death is seen")
+    status, found = health(api)
+    api.installation.run("mayfly", "retry", str(job_id))
+
+    assert (status, found["status"], found["reasons"], found["dead"]) == (200, "ok", [], {"default": 1})
+    wait_until(lambda: warnings(api) == [], "the retry is seen")
+    assert health(api)[1]["dead"] == {}
 
 
 def test_livez_needs_no_database(api: Api) -> None:
@@ -105,14 +114,18 @@ def test_livez_needs_no_database(api: Api) -> None:
     assert api.ask("GET", "/livez", token=None).json == {"status": "alive"}
 
 
-def test_health_and_status_agree_about_dead_jobs(api: Api) -> None:
-    """503 here is exit code 1 there, with the same sentence."""
+def test_health_and_status_agree(api: Api) -> None:
+    """A warning is 200 here and exit code 0 there, a problem 503 and 1, with the same sentences."""
     api.installation.enqueue("fail", count=3, max_attempts=1)
     api.installation.dispatch()
+    wait_until(lambda: warnings(api) == ["dead"], "the deaths are seen")
+    warned, first = health(api), api.installation.run("mayfly", "status")
+    api.installation.enqueue("noop", lane="mail", run_at=ago(api, 20))
+    wait_until(lambda: reasons(api) == ["wait"], "the wait is seen")
+    late, second = health(api), api.installation.run("mayfly", "status")
 
-    wait_until(lambda: reasons(api) == ["dead"], "the deaths are seen")
-    status, found = health(api)
-    ran = api.installation.run("mayfly", "status")
-
-    assert (status, found["status"], ran.returncode) == (503, "degraded", 1)
-    assert found["reasons"][0]["text"] in ran.stdout
+    assert (warned[0], warned[1]["status"], first.returncode) == (200, "ok", 0)
+    assert (late[0], late[1]["status"], second.returncode) == (503, "degraded", 1)
+    assert warned[1]["warnings"][0]["text"] in first.stdout
+    for each in (*late[1]["reasons"], *late[1]["warnings"]):
+        assert each["text"] in second.stdout

@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
+
+import pytest
 
 from tests.process.console.api import Api
 
@@ -41,7 +44,30 @@ def test_jobs_are_listed_page_by_page(api: Api) -> None:
     assert len(api.get("/jobs?limit=0").json["jobs"]) == 1
     assert len(api.get(f"/jobs?limit={10**40}").json["jobs"]) == 6
     assert api.get("/jobs?status=odd").status == 422
-    assert api.get("/jobs?group_key=nobody").json["jobs"] == []
+    assert api.get("/jobs?group_key=unknown").json["jobs"] == []
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+def test_times_outside_of_the_years_in_utc_are_refused(api: Api, at: str) -> None:
+    """In every parameter and field that is a time: Python and the databases cannot convert them to UTC."""
+    [job_id] = api.installation.enqueue("noop")
+    lists = [api.get(f"/jobs?{name}={quote(at)}") for name in ("created_before", "created_after")]
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("/cancel", {"type": "noop", "created_before": at}),
+        ("/cancel", {"type": "noop", "created_after": at}),
+        ("/delay", {"type": "noop", "until": at}),
+        (f"/jobs/{job_id}/delay", {"until": at}),
+        ("/lanes/mail/pause", {"until": at}),
+        ("/types/noop/pause", {"until": at}),
+        ("/enqueue", {"type": "noop", "run_at": at}),
+        ("/enqueue", {"type": "noop", "expires_at": at}),
+    ]
+    answers = [*lists, *(api.post(path, body) for path, body in bodies)]
+
+    assert [each.status for each in answers] == [422] * len(answers)
+    assert {each.json["code"] for each in answers} == {"invalid_request"}
+    assert "within the years 1 to 9999 in UTC" in lists[0].json["detail"]
+    assert api.installation.statuses() == {"pending": 1}
 
 
 def test_every_list_is_served(api: Api) -> None:
@@ -102,6 +128,32 @@ def test_matching_jobs_are_counted_and_discarded(api: Api) -> None:
     assert (counted.json, done.json["changed"]) == ({"would_change": 3}, 3)
     assert api.installation.statuses() == {"cancelled": 3}
     assert api.post("/cancel", {}).status == 422
+
+
+def test_jobs_are_found_and_cancelled_by_their_contents(api: Api) -> None:
+    """By text and nested payload fields, in lists and actions; masked fields are refused in actions."""
+    [meant] = api.installation.enqueue("noop", '{"order": {"id": 7}, "to": "ann"}')
+    [other] = api.installation.enqueue("noop", '{"order": {"id": 8}, "to": "ann"}')
+    which = {"text": "ann", "payload": ["payload.order.id=7"]}
+
+    listed = api.get("/jobs?payload=order.id%3D7&payload=to%3Dann").json["jobs"]
+    counted = api.post("/cancel", {**which, "dry_run": True})
+    done = api.post("/cancel", which)
+
+    assert [each["id"] for each in listed] == [meant]
+    assert (counted.json, done.json["changed"]) == ({"would_change": 1}, 1)
+    assert [api.installation.job(each).status for each in (meant, other)] == ["cancelled", "pending"]
+    assert [each["subject"] for each in api.get("/audit").json["deeds"]][:1] == ["text=ann payload.order.id=7"]
+    wrong = [
+        {"payload": ["order.id"]},
+        {"payload": ["=7"]},
+        {"payload": ["password=x"]},
+        {"payload": []},
+        {"text": ""},
+    ]
+    assert [api.post("/cancel", each).status for each in wrong] == [422] * 5
+    assert api.installation.job(other).status == "pending"
+    assert api.get("/jobs?payload=x").status == 422
 
 
 def test_lanes_and_types_are_paused_and_resumed(api: Api) -> None:

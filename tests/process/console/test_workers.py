@@ -59,7 +59,6 @@ def test_a_stale_claim_changes_nothing(api: Api) -> None:
     [stale] = api.pull()
     expire(api, job_id)
     api.installation.dispatch()  # rescues the job
-    api.installation.execute("UPDATE mayfly_jobs SET run_at = '2020-01-01 00:00:00'")
     [fresh] = api.pull()
     before = api.installation.job(job_id)
 
@@ -103,6 +102,19 @@ def test_a_failed_job_is_retried_and_dead_after_the_last_attempt(own_api: Api) -
     assert report(own_api, second, "fail", error="again") == 200  # repeated
 
 
+def test_errors_of_external_workers_are_logged_without_the_fields_of_redact(own_api: Api) -> None:
+    """As those of a runner are."""
+    [job_id] = own_api.installation.enqueue("resize", '{"token": "xyzzy"}', lane="outside")
+    [job] = own_api.pull()
+
+    own_api.post(f"/jobs/{job_id}/fail", {"claim": job["claim"], "error": "xyzzy is not valid"})
+
+    own_api.process.terminate()
+    log = own_api.process.communicate()[1]
+    assert "••• is not valid" in log
+    assert "xyzzy" not in log
+
+
 def test_a_failure_without_retry_is_dead(api: Api) -> None:
     """However many attempts are left."""
     api.installation.enqueue("resize", lane="outside")
@@ -113,10 +125,9 @@ def test_a_failure_without_retry_is_dead(api: Api) -> None:
 
 
 def test_an_expired_lease_is_a_crash(api: Api) -> None:
-    """The next cycle rescues the job; it is dead after the third time, with the cause."""
+    """The next cycle makes the job due at once; it is dead after the third time, with the cause."""
     [job_id] = api.installation.enqueue("resize", lane="outside")
     for _ in range(3):
-        api.installation.execute("UPDATE mayfly_jobs SET run_at = '2020-01-01 00:00:00'")
         [_job] = api.pull()
         expire(api, job_id)
         assert api.installation.dispatch().returncode == 0
@@ -124,6 +135,83 @@ def test_an_expired_lease_is_a_crash(api: Api) -> None:
     row = api.installation.job(job_id)
     assert (row.status, row.crashes, row.attempts) == ("dead", 3, 0)
     assert "its lease expired before the external worker reported a result" in row.last_error
+
+
+def test_a_pull_redelivers_expired_jobs(own_api: Api) -> None:
+    """Without a cycle, at once; the log of the console has it."""
+    [job_id] = own_api.installation.enqueue("resize", lane="outside")
+    [first] = own_api.pull()
+    assert own_api.pull() == []
+    expire(own_api, job_id)
+
+    [again] = own_api.pull()
+
+    assert (again["id"], again["attempt"], again["claim"] != first["claim"]) == (job_id, 1, True)
+    assert [report(own_api, first, verb) for verb in ("done", "extend")] == [409, 409]
+    assert report(own_api, again, "done") == 200
+    own_api.process.terminate()
+    _out, log = own_api.process.communicate()
+    assert "crashed: its lease expired before the external worker reported a result" in log
+
+
+def test_a_waiting_pull_gets_a_job_whose_lease_expires(api: Api) -> None:
+    """Before its wait ends."""
+    [job_id] = api.installation.enqueue("resize", lane="outside")
+    api.pull(lease=1)
+
+    [again] = api.pull(wait=20)
+
+    assert again["id"] == job_id
+
+
+def test_an_expired_lease_of_a_dead_job_is_announced(serving: Any) -> None:
+    """By a pull as by a cycle."""
+    api: Api = serving(HOOKS_ON_DEAD="shop.watching:alarm")
+    [job_id] = api.installation.enqueue("resize", lane="outside", crashes=2)
+    api.pull()
+    expire(api, job_id)
+
+    assert api.pull() == []
+
+    assert api.installation.job(job_id).status == "dead"
+    [notice] = api.installation.rows("SELECT payload FROM mayfly_jobs WHERE type = 'mayfly.on_dead'")
+    assert f'"job":{job_id}' in notice.payload
+
+
+def test_many_jobs_are_done_with_one_request(own_api: Api) -> None:
+    """Each has its own outcome, in the order of the request."""
+    own_api.installation.enqueue("resize", lane="outside", count=4)
+    jobs = [*own_api.pull(n=2), *own_api.pull(n=2)]
+    report(own_api, jobs[0], "done")
+    reported = [{"id": each["id"], "claim": each["claim"], "result": {"of": each["id"]}} for each in jobs]
+    reported.insert(1, {"id": jobs[1]["id"], "claim": "1.http-unknown"})
+
+    answer = own_api.post("/done", {"jobs": reported})
+
+    outcomes = [(each["id"], each["outcome"], each["repeated"]) for each in answer.json["jobs"]]
+    first, *rest = (each["id"] for each in jobs)
+    assert answer.status == 200
+    assert outcomes == [
+        (first, "done", True), (rest[0], "stale_claim", False), *((each, "done", False) for each in rest)
+    ]  # fmt: skip
+    assert [own_api.installation.job(each).result for each in rest] == [f'{{"of":{each}}}' for each in rest]
+    assert totals(own_api) == {"done": 4}
+
+
+def test_a_result_that_is_refused_changes_no_job(api: Api) -> None:
+    """The error names the job."""
+    api.installation.enqueue("resize", lane="outside", count=2)
+    good, bad = ({"id": each["id"], "claim": each["claim"]} for each in api.pull(n=2))
+
+    answers = [
+        api.post("/done", {"jobs": [good, {**bad, "result": "x" * 70_000}]}),
+        api.post("/done", {"jobs": []}),
+        api.post("/done", {"jobs": [good] * 1001}),
+    ]
+
+    assert [each.status for each in answers] == [413, 422, 422]
+    assert f"The result of job {bad['id']} is refused" in answers[0].json["detail"]
+    assert api.installation.statuses() == {"processing": 2}
 
 
 def test_an_extended_lease_is_not_rescued(api: Api) -> None:
@@ -151,8 +239,8 @@ def test_a_cycle_leaves_pulled_jobs_alone(api: Api) -> None:
     assert [report(api, each, "done") for each in jobs] == [200, 200]
 
 
-def test_a_lease_is_extended_only_before_it_expires(api: Api) -> None:
-    """The response says that cancellation was requested."""
+def test_a_lease_is_extended_also_after_it_has_expired(api: Api) -> None:
+    """As late reports are accepted: the job was not redelivered. The response shows a requested cancellation."""
     [job_id] = api.installation.enqueue("resize", lane="outside")
     [job] = api.pull(lease=5)
     api.installation.execute(f"UPDATE mayfly_jobs SET cancel_reason = 'not needed' WHERE id = {job_id}")
@@ -162,8 +250,10 @@ def test_a_lease_is_extended_only_before_it_expires(api: Api) -> None:
 
     assert (extended.status, extended.json["cancelled"]) == (200, "not needed")
     assert extended.json["lease_until"] > job["lease_until"]
-    assert report(api, job, "extend") == 409
-    assert report(api, job, "done") == 200  # late, but the job was not rescued yet
+    assert report(api, job, "extend", lease=500) == 200
+    assert api.pull() == []
+    expire(api, job_id)
+    assert report(api, job, "done") == 200
 
 
 def test_only_external_lanes_are_pulled(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""The programs of this floor: our installer, and Debian's cron and logrotate."""
+"""Programs that these tests run: our installer, and Debian's cron and logrotate."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def run_installer(
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Always into a named directory: a broken `--print` must not write to the machine's own /etc/cron.d."""
+    """Always into a given directory: a broken `--print` must not write to the real /etc/cron.d."""
     return subprocess.run(
         [*prefix, script, "--directory", directory, *arguments],
         cwd="/",
@@ -36,8 +36,21 @@ def run_installer(
     )
 
 
+def print_file(name: str, home: Path) -> str:
+    """The output of `mayfly cron print`."""
+    return subprocess.run(
+        [CHECKOUT / ".venv/bin/python", "-m", "mayfly", "cron", "print", name, "--home", home],
+        cwd="/",
+        env={"PATH": SYSTEM_PATH},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+
 def debian_program(name: str, package: str) -> str:
-    """The program, installed first where root may; where it cannot be had, CI fails and a laptop skips."""
+    """Installs the program first if root may; if it is not available, CI fails and other machines skip."""
     found = shutil.which(name, path=SYSTEM_PATH)
     if found is None and IS_ROOT and shutil.which("apt-get"):
         subprocess.run(
@@ -56,7 +69,7 @@ def debian_program(name: str, package: str) -> str:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within the deadline."""
+    """Whether the condition became true within the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,26 +1,27 @@
-"""scripts/install-cron, run as people run it, into a directory of the test's own."""
+"""scripts/install-cron and `mayfly cron` as processes, with a temporary directory instead of /etc/cron.d."""
 
 import os
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mayfly.cli.cron_file import dispatcher_entries, find_cron_files, render_entry, unescape_percent
-from tests.process.cron.programs import CHECKOUT, INSTALLER, IS_ROOT, needs_root, run_installer
+from tests.process.cron.programs import CHECKOUT, IS_ROOT, needs_root, run_installer
 
 NOBODY = 65534
 
-# Root without root's power over others' files, where the tests run as root: another user might not be able to
-# reach this checkout or its Python at all.
-MERE_USER = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if IS_ROOT else []
+# If the tests run as root: root without the right to write files of other users. Another user might not be able to
+# read this checkout or its Python.
+UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if IS_ROOT else []
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """What stands for /etc/cron.d."""
+    """Stands for /etc/cron.d."""
     return make_directory(tmp_path / "cron.d")
 
 
@@ -35,7 +36,7 @@ def make_directory(path: Path) -> Path:
 
 
 def as_written(path: Path) -> tuple[int, ...]:
-    """All that a write would change; not when it was last read, which the installer may do."""
+    """All that a write would change; not the access time, which the installer may change."""
     found = path.stat()
     return (
         found.st_mode,
@@ -49,11 +50,10 @@ def as_written(path: Path) -> tuple[int, ...]:
 
 
 def make_checkout(path: Path) -> Path:
-    """Another checkout, as far as the installer needs one: its scripts, and this one's `.venv`."""
+    """Another checkout, with what the installer needs: its script, and a link to our `.venv`."""
     make_directory(path)
     make_directory(path / "scripts")
-    for script in ("install-cron", "install_cron.py"):
-        (path / "scripts" / script).write_bytes((CHECKOUT / "scripts" / script).read_bytes())
+    (path / "scripts/install-cron").write_bytes((CHECKOUT / "scripts/install-cron").read_bytes())
     (path / "scripts/install-cron").chmod(0o755)
     (path / ".venv").symlink_to(CHECKOUT / ".venv")
     return path
@@ -67,7 +67,7 @@ def install(directory: Path, home: Path, *arguments: str | Path) -> subprocess.C
 
 
 def test_print_shows_the_file_and_writes_nothing(directory: Path, home: Path) -> None:
-    """Standard output is the file, ready to be redirected, and no file is made."""
+    """Standard output is the file, and no file is written."""
     shown = install(directory, home, "--print", "--mailto", "ops@example.com")
 
     assert shown.returncode == 0
@@ -75,12 +75,12 @@ def test_print_shows_the_file_and_writes_nothing(directory: Path, home: Path) ->
     assert entry.home == str(home)
     assert entry.interpreter == str(CHECKOUT / ".venv/bin/python")
     assert entry.environment["MAILTO"] == "ops@example.com"
-    assert shown.stdout.endswith("dispatcher\n")
+    assert shown.stdout.endswith(" -P -m mayfly dispatch\n")
     assert list(directory.iterdir()) == []
 
 
 def test_install_writes_what_print_shows(directory: Path, home: Path) -> None:
-    """The file is the printed text, mode 0644, root's where root wrote it, and nothing lies beside it."""
+    """Mode 0644, owned by the user who ran it, and no other file is left."""
     printed = install(directory, home, "--print").stdout
 
     installed = install(directory, home)
@@ -93,17 +93,17 @@ def test_install_writes_what_print_shows(directory: Path, home: Path) -> None:
     assert path.stat().st_uid == os.geteuid()
 
 
-def test_install_says_how_to_see_it_work(directory: Path, home: Path) -> None:
-    """The log to watch and the command that finds out what is wrong are named, with real paths."""
-    said = install(directory, home).stdout
+def test_install_explains_how_to_check_it(directory: Path, home: Path) -> None:
+    """It names the log to watch and the command for problems, with real paths."""
+    printed = install(directory, home).stdout
 
-    assert f"Installed {directory}/mayfly" in said
-    assert f"tail -F {home}/logs/dispatcher.log" in said
-    assert f"{CHECKOUT}/.venv/bin/mayfly doctor" in said
+    assert f"Installed {directory}/mayfly" in printed
+    assert f"tail -F {home}/logs/dispatcher.log" in printed
+    assert f"MAYFLY_HOME={home} {CHECKOUT}/.venv/bin/python -P -m mayfly doctor" in printed
 
 
 def test_a_second_run_changes_nothing(directory: Path, home: Path) -> None:
-    """Installing again leaves the very same file: cron has nothing to reload."""
+    """The file is not written again: cron has nothing to reload."""
     install(directory, home)
     before = as_written(directory / "mayfly")
 
@@ -116,7 +116,7 @@ def test_a_second_run_changes_nothing(directory: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o664, 0o600])
 def test_another_run_repairs_the_file(directory: Path, home: Path, mode: int) -> None:
-    """A changed command or a mode by which cron ignores the file is put right."""
+    """A changed command, or a mode with which cron ignores the file, is corrected."""
     install(directory, home)
     path = directory / "mayfly"
     good = path.read_text()
@@ -131,7 +131,7 @@ def test_another_run_repairs_the_file(directory: Path, home: Path, mode: int) ->
 
 
 def test_a_symbolic_link_is_replaced_not_followed(directory: Path, home: Path) -> None:
-    """What the link points to keeps its text."""
+    """The target of the link keeps its text."""
     target = home / "elsewhere"
     target.write_text(install(directory, home, "--print").stdout)
     (directory / "mayfly").symlink_to(target)
@@ -142,8 +142,8 @@ def test_a_symbolic_link_is_replaced_not_followed(directory: Path, home: Path) -
     assert as_written(target) == before
 
 
-def test_remove_removes_and_may_be_repeated(directory: Path, home: Path) -> None:
-    """After --remove the file is gone; to remove what is not there is no error."""
+def test_remove_can_be_repeated(directory: Path, home: Path) -> None:
+    """A missing file is no error."""
     install(directory, home)
 
     first = install(directory, home, "--remove")
@@ -155,26 +155,26 @@ def test_remove_removes_and_may_be_repeated(directory: Path, home: Path) -> None
     assert list(directory.iterdir()) == []
 
 
-# Others' files
+# Files of others
 
 
 @pytest.mark.parametrize("action", [(), ("--remove",)])
-def test_another_programs_file_is_left_alone(directory: Path, home: Path, action: tuple[str, ...]) -> None:
-    """A name that another program uses is refused, for installing and for removing."""
+def test_a_file_of_another_program_is_left_alone(directory: Path, home: Path, action: tuple[str, ...]) -> None:
+    """Installing and removing are refused."""
     (directory / "php").write_text("* * * * * root /usr/lib/php/sessionclean\n")
 
     refused = install(directory, home, "--name", "php", *action)
 
     assert refused.returncode == 1
-    assert "is not Mayfly's" in refused.stderr
+    assert "does not belong to Mayfly" in refused.stderr
     assert (directory / "php").read_text() == "* * * * * root /usr/lib/php/sessionclean\n"
 
 
 @pytest.mark.parametrize("action", [(), ("--remove",)])
-def test_another_installations_file_is_left_alone(
+def test_a_file_of_another_installation_is_left_alone(
     directory: Path, home: Path, tmp_path: Path, action: tuple[str, ...]
 ) -> None:
-    """A second installation on the host must take a second name: it would silence the first."""
+    """A second installation on the host needs another name; otherwise it would replace the first."""
     install(directory, home)
     other = make_directory(tmp_path / "other")
 
@@ -186,33 +186,35 @@ def test_another_installations_file_is_left_alone(
     assert install(directory, other, "--name", "mayfly-2").returncode == 0
 
 
-def test_a_second_file_for_one_home_is_warned_of(directory: Path, home: Path) -> None:
-    """Two files that start the same installation are most likely a rename half done."""
+def test_a_second_file_for_one_home_is_a_warning(directory: Path, home: Path) -> None:
+    """Two files for one installation are most likely an incomplete rename."""
     install(directory, home)
 
-    assert f"{directory}/mayfly starts the same" in install(directory, home, "--name", "mayfly-2").stderr
+    second = install(directory, home, "--name", "mayfly-2")
+
+    assert f"{directory}/mayfly starts the same installation" in second.stderr
 
 
 # Paths
 
 
-def test_strange_paths_survive_the_shell(tmp_path: Path) -> None:
-    """Run by a real /bin/sh, as cron would, the command starts that interpreter with that MAYFLY_HOME."""
-    strange = make_directory(tmp_path / """100% "of" it's $HOME `id` ; # * ä""")
-    python = strange / "python"
+def test_special_characters_in_paths_survive_the_shell(tmp_path: Path) -> None:
+    """/bin/sh, as used by cron, starts that interpreter with that MAYFLY_HOME."""
+    special = make_directory(tmp_path / """100% "of" it's $HOME `id` ; # * ä""")
+    python = special / "python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$MAYFLY_HOME" "$@"\n')
     python.chmod(0o755)
-    text = render_entry(user="root", home=str(strange), python=str(python))
+    text = render_entry(user="root", home=str(special), python=str(python))
 
     command, is_cut = unescape_percent(text.splitlines()[-1].removeprefix("* * * * * root "))
     output = subprocess.check_output(["/bin/sh", "-c", command], text=True)
 
     assert not is_cut
-    assert output.splitlines() == [str(strange), "-P", "-m", "dispatcher"]
+    assert output.splitlines() == [str(special), "-P", "-m", "mayfly", "dispatch"]
 
 
-def test_a_checkout_with_a_strange_path_is_installed(directory: Path, home: Path, tmp_path: Path) -> None:
-    """Spaces, quotes and percent signs in the checkout's own path are no obstacle."""
+def test_a_checkout_with_special_characters_is_installed(directory: Path, home: Path, tmp_path: Path) -> None:
+    """Spaces, quotes and percent signs in its path work."""
     checkout = make_checkout(tmp_path / "it's 100% ours")
 
     installed = run_installer(directory, "--home", home, script=checkout / "scripts/install-cron")
@@ -223,7 +225,7 @@ def test_a_checkout_with_a_strange_path_is_installed(directory: Path, home: Path
 
 
 def test_a_link_to_the_release_is_kept(directory: Path, home: Path, tmp_path: Path) -> None:
-    """Called by way of `current`, the entry names `current`: the next release needs no new entry."""
+    """If the script is called through `current`, the entry names `current`: a new release needs no new entry."""
     make_checkout(tmp_path / "release-1")
     (tmp_path / "current").symlink_to("release-1")
 
@@ -232,8 +234,8 @@ def test_a_link_to_the_release_is_kept(directory: Path, home: Path, tmp_path: Pa
     assert f"{tmp_path}/current/.venv/bin/python" in shown.stdout
 
 
-def test_a_home_is_the_same_by_its_link_and_by_its_own_path(directory: Path, home: Path, tmp_path: Path) -> None:
-    """The entry of a linked home is found, and may be renewed, by the directory that the link leads to."""
+def test_a_home_is_found_by_link_and_by_path(directory: Path, home: Path, tmp_path: Path) -> None:
+    """The entry of a linked home can be found and renewed by the target of the link."""
     link = tmp_path / "current"
     link.symlink_to(home)
     install(directory, link)
@@ -242,14 +244,14 @@ def test_a_home_is_the_same_by_its_link_and_by_its_own_path(directory: Path, hom
     assert install(directory, home).returncode == 0
 
 
-def test_the_home_may_come_from_the_environment(directory: Path, home: Path) -> None:
-    """MAYFLY_HOME means to the installer what it means to every other program."""
+def test_the_home_can_come_from_the_environment(directory: Path, home: Path) -> None:
+    """MAYFLY_HOME has the same meaning as for every other program."""
     shown = run_installer(directory, "--print", environment={"MAYFLY_HOME": str(home)})
 
     assert f"={home} " in shown.stdout
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_the_home_may_come_from_the_environment(directory: Path, home: Path) -> 
         (["--name", "mayfly.cron"], "mayfly.cron"),
         (["--name", "../mayfly"], "../mayfly"),
         (["--name", ""], "letters"),
-        (["--user", "nobody-of-this-name"], "nobody-of-this-name"),
+        (["--user", "no-such-user"], "no-such-user"),
         (["--home", "/nowhere/at/all"], "/nowhere/at/all"),
         (["--mailto", "a\nb"], "mail"),
         (["--print", "--remove"], "not allowed"),
@@ -266,18 +268,18 @@ def test_the_home_may_come_from_the_environment(directory: Path, home: Path) -> 
         (["--name"], "--name"),
     ],
 )
-def test_wrong_options_are_a_sentence_and_64(directory: Path, arguments: list[str], word: str) -> None:
-    """Each wrong option is named in one line, with exit code 64, and nothing is written."""
+def test_wrong_options_are_an_error_message(directory: Path, arguments: list[str], word: str) -> None:
+    """The last line names the option, the exit code is 64, and nothing is written."""
     refused = run_installer(directory, *arguments)
 
     assert refused.returncode == 64
-    assert word in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    assert word in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in refused.stderr
     assert list(directory.iterdir()) == []
 
 
 def test_a_home_with_a_line_break_is_refused(directory: Path, tmp_path: Path) -> None:
-    """A path cannot smuggle a second line into root's cron."""
+    """A path cannot add a second line to root's crontab."""
     evil = make_directory(tmp_path / "x\n* * * * * root id")
 
     refused = install(directory, evil)
@@ -287,51 +289,53 @@ def test_a_home_with_a_line_break_is_refused(directory: Path, tmp_path: Path) ->
     assert list(directory.iterdir()) == []
 
 
-def test_a_directory_that_is_not_there_is_a_sentence(tmp_path: Path, home: Path) -> None:
-    """A host without /etc/cron.d is told what to do."""
+def test_a_missing_directory_is_an_error_message(tmp_path: Path, home: Path) -> None:
+    """It refers a host without /etc/cron.d to the docs."""
     refused = install(tmp_path / "none", home)
 
     assert refused.returncode == 1
     assert "docs/cron.md" in refused.stderr
 
 
-def test_who_may_not_write_is_told_to_use_sudo(directory: Path, home: Path) -> None:
-    """Without the right to write, one sentence gives the command to run, options included."""
+def test_missing_rights_are_an_error_message(directory: Path, home: Path) -> None:
+    """It gives the command with sudo, with all options."""
     if IS_ROOT:
         os.chown(directory, NOBODY, NOBODY)
     directory.chmod(0o555)
 
-    refused = run_installer(directory, "--home", home, prefix=MERE_USER)
+    refused = run_installer(directory, "--home", home, prefix=UNPRIVILEGED)
 
     assert refused.returncode == 1
-    assert f"`sudo {INSTALLER} --directory {directory} --home {home}`" in refused.stderr
+    python = CHECKOUT / ".venv/bin/python"
+    command = f"sudo {python} -P -m mayfly cron install --home {home} --directory {directory}"
+    assert f"`{command}`" in refused.stderr
     assert list(directory.iterdir()) == []
 
 
 @needs_root
-def test_a_user_who_cannot_run_python_is_refused(directory: Path, home: Path, tmp_path: Path) -> None:
-    """A checkout that the user cannot enter would fail every minute: it is said now."""
+def test_a_user_that_cannot_run_python_is_refused(directory: Path, home: Path, tmp_path: Path) -> None:
+    """Otherwise the entry would fail every minute."""
     checkout = make_checkout(tmp_path / "private")
     checkout.chmod(0o700)
 
     refused = run_installer(directory, "--home", home, "--user", "nobody", script=checkout / "scripts/install-cron")
 
     assert refused.returncode == 1
-    assert "nobody may not run" in refused.stderr
+    assert "nobody cannot run" in refused.stderr
     assert list(directory.iterdir()) == []
 
 
 @needs_root
-def test_to_run_as_root_is_allowed_with_a_warning(directory: Path, home: Path) -> None:
-    """Root may run its handlers as root, and is told once that it is unwise."""
+def test_running_as_root_is_a_warning(directory: Path, home: Path) -> None:
+    """It is allowed, and the warning is printed once."""
     installed = install(directory, home, "--user", "root")
 
     assert installed.returncode == 0
     assert installed.stderr.count("every handler will run as root") == 1
 
 
-def test_a_checkout_without_its_environment_is_told_what_to_run(directory: Path, home: Path, tmp_path: Path) -> None:
-    """No `.venv` yet: one sentence names the script that makes it."""
+def test_a_checkout_without_venv_is_an_error_message(directory: Path, home: Path, tmp_path: Path) -> None:
+    """It names the script that creates it."""
     checkout = make_checkout(tmp_path / "fresh")
     (checkout / ".venv").unlink()
 
@@ -341,8 +345,8 @@ def test_a_checkout_without_its_environment_is_told_what_to_run(directory: Path,
     assert "scripts/quickstart" in refused.stderr
 
 
-def test_an_environment_without_mayfly_is_told_what_to_run(directory: Path, home: Path, tmp_path: Path) -> None:
-    """A `.venv` into which the project was never installed gives a sentence and no traceback."""
+def test_a_venv_without_mayfly_is_an_error_message(directory: Path, home: Path, tmp_path: Path) -> None:
+    """Without a traceback."""
     checkout = make_checkout(tmp_path / "empty")
     (checkout / ".venv").unlink()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
@@ -354,7 +358,36 @@ def test_an_environment_without_mayfly_is_told_what_to_run(directory: Path, home
     assert "Traceback" not in refused.stderr
 
 
-# What is shown to people
+# mayfly cron
+
+
+def test_the_command_takes_the_interpreter_that_runs_it(directory: Path, home: Path) -> None:
+    """And MAYFLY_HOME of the environment; `remove` with the same options removes the file."""
+    environment = {"PATH": "/usr/bin:/bin", "MAYFLY_HOME": str(home)}
+    mayfly = [CHECKOUT / ".venv/bin/python3", "-m", "mayfly", "cron"]
+    options = ["--directory", directory, "--name", "orders"]
+    run = partial(subprocess.run, env=environment, cwd="/", capture_output=True, text=True, check=True)
+
+    run([*mayfly, "install", *options])
+
+    (entry,) = dispatcher_entries((directory / "orders").read_text())
+    assert (entry.interpreter, entry.home) == (str(CHECKOUT / ".venv/bin/python3"), str(home))
+
+    run([*mayfly, "remove", *options])
+
+    assert list(directory.iterdir()) == []
+
+
+def test_an_old_entry_is_replaced(directory: Path, home: Path) -> None:
+    """One that runs `-m dispatcher`, which an application's own package could shadow."""
+    old = install(directory, home, "--print").stdout.replace("-m mayfly dispatch", "-m dispatcher")
+    (directory / "mayfly").write_text(old)
+
+    assert install(directory, home).returncode == 0
+    assert "-P -m mayfly dispatch\n" in (directory / "mayfly").read_text()
+
+
+# Help and docs
 
 
 def test_help_names_every_option(directory: Path) -> None:
@@ -366,8 +399,8 @@ def test_help_names_every_option(directory: Path) -> None:
         assert option in shown.stdout
 
 
-def test_the_example_is_what_the_installer_writes() -> None:
-    """cron.d/mayfly and the installer never drift apart."""
+def test_the_example_equals_the_installed_entry() -> None:
+    """cron.d/mayfly and the installer agree."""
     example = (CHECKOUT / "cron.d/mayfly").read_text()
     written = render_entry(
         user="mayfly", home="/srv/mayfly", python="/srv/mayfly/.venv/bin/python", mailto="ops@example.com"
@@ -376,8 +409,8 @@ def test_the_example_is_what_the_installer_writes() -> None:
     assert active_lines(example) == active_lines(written)
 
 
-def test_the_docs_show_the_line_that_is_written() -> None:
-    """docs/cron.md explains the entry of cron.d/mayfly, not one of long ago."""
+def test_the_docs_show_the_current_entry() -> None:
+    """docs/cron.md explains the line of cron.d/mayfly."""
     entry = active_lines((CHECKOUT / "cron.d/mayfly").read_text())[-1]
 
     assert entry in (CHECKOUT / "docs/cron.md").read_text()

@@ -1,15 +1,12 @@
-"""cron.d/mayfly.logrotate, given to the real logrotate."""
+"""`mayfly cron print logrotate`, which is cron.d/mayfly.logrotate with our values, with the real logrotate."""
 
-import grp
-import os
-import pwd
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.process.cron.programs import CHECKOUT, SYSTEM_PATH, debian_program
+from tests.process.cron.programs import SYSTEM_PATH, debian_program, print_file
 
 
 @pytest.fixture
@@ -20,18 +17,15 @@ def logs(tmp_path: Path) -> Path:
 
 
 def make_configuration(logs: Path) -> Path:
-    """The snippet with values in place of its placeholders, as its own comment tells people to."""
-    owner = pwd.getpwuid(os.geteuid()).pw_name
-    group = grp.getgrgid(os.getegid()).gr_name
-    text = (CHECKOUT / "cron.d/mayfly.logrotate").read_text()
+    """For the owner of the home; LOG_DIR is the default, or as in its mayfly.toml."""
     path = logs.parent / "mayfly.logrotate"
-    path.write_text(text.replace("/srv/mayfly/logs", str(logs)).replace("su mayfly mayfly", f"su {owner} {group}"))
+    path.write_text(print_file("logrotate", logs.parent))
     path.chmod(0o644)
     return path
 
 
 def rotate(logs: Path, *options: str) -> str:
-    """Run logrotate; all it says, which with `--debug` is what it would do."""
+    """Run logrotate; returns its output, which with `--debug` is what it would do."""
     program = debian_program("logrotate", "logrotate")
     ran = subprocess.run(
         [program, "--state", logs.parent / "state", *options, make_configuration(logs)],
@@ -54,20 +48,20 @@ def names(logs: Path) -> list[str]:
     return sorted(path.name for path in logs.iterdir())
 
 
-def test_logrotate_understands_the_snippet(logs: Path) -> None:
-    """It is read without a complaint, and means daily, 14 files kept, empty ones left alone."""
+def test_logrotate_accepts_the_snippet(logs: Path) -> None:
+    """Without a warning: daily, 14 files kept, empty ones not rotated."""
     write_log(logs)
 
-    said = rotate(logs, "--debug")
+    output = rotate(logs, "--debug")
 
-    assert "error:" not in said
-    assert said.count("warning:") == said.count("warning: logrotate in debug mode")
-    assert "after 1 days (14 rotations)" in said
-    assert "empty log files are not rotated" in said
+    assert "error:" not in output
+    assert output.count("warning:") == output.count("warning: logrotate in debug mode")
+    assert "after 1 days (14 rotations)" in output
+    assert "empty log files are not rotated" in output
 
 
-def test_a_rotated_log_is_replaced_by_an_empty_one_of_its_mode(logs: Path) -> None:
-    """The old file is moved, not copied, and what comes next may write to the new one as before."""
+def test_a_rotated_log_is_replaced_by_an_empty_file(logs: Path) -> None:
+    """The old file is moved, not copied; the new one has the same mode."""
     old = write_log(logs, mode=0o640)
     inode = old.stat().st_ino
 
@@ -80,7 +74,7 @@ def test_a_rotated_log_is_replaced_by_an_empty_one_of_its_mode(logs: Path) -> No
 
 
 def test_a_process_that_still_writes_loses_nothing(logs: Path) -> None:
-    """A runner that opened the log before the rotation writes into a file that is kept, uncompressed."""
+    """A runner that opened the log before the rotation writes to a file that is kept, uncompressed."""
     with write_log(logs).open("a") as runner:
         rotate(logs, "--force")
         runner.write("its last line\n")
@@ -88,8 +82,8 @@ def test_a_process_that_still_writes_loses_nothing(logs: Path) -> None:
     assert (logs / "dispatcher.log.1").read_text() == "a line\nits last line\n"
 
 
-def test_logs_are_compressed_a_day_later_and_end_after_fourteen(logs: Path) -> None:
-    """All but the newest old log are compressed, and never more than 14 are kept."""
+def test_logs_are_compressed_after_a_day_and_removed_after_fourteen(logs: Path) -> None:
+    """All but the newest rotated log are compressed."""
     for day in range(16):
         write_log(logs, f"day {day}\n")
         rotate(logs, "--force")
@@ -99,9 +93,16 @@ def test_logs_are_compressed_a_day_later_and_end_after_fourteen(logs: Path) -> N
 
 
 def test_an_empty_or_missing_log_is_no_error(logs: Path) -> None:
-    """A host that has not run anything yet is left alone."""
+    """As on a host that has not run a cycle yet."""
     rotate(logs, "--force")
     write_log(logs, "")
     rotate(logs, "--force")
 
     assert names(logs) == ["dispatcher.log"]
+
+
+def test_the_logs_are_where_log_dir_says(logs: Path) -> None:
+    """As a cycle under cron reads it: from the files of the home."""
+    (logs.parent / "mayfly.toml").write_text('log_dir = "/var/log/orders"\n')
+
+    assert '"/var/log/orders/*.log" {' in print_file("logrotate", logs.parent)

@@ -17,7 +17,7 @@ RUN = Path("/run")
 
 @pytest.mark.slow
 def test_cron_starts_a_dispatcher_every_minute(tmp_path: Path) -> None:
-    """By the file that scripts/install-cron wrote, the real cron starts the real dispatcher each minute."""
+    """With the file that scripts/install-cron wrote."""
     if not IS_ROOT:
         pytest.skip("only root can write to /etc/cron.d")
     cron = debian_program("cron", "cron")
@@ -40,7 +40,7 @@ def cycles(log: Path) -> list[str]:
 
 @contextmanager
 def installed(home: Path) -> Iterator[None]:
-    """The entry in the real /etc/cron.d, under a name that nobody else has."""
+    """The entry in the real /etc/cron.d, under a unique name."""
     options = ("--home", home, "--name", f"mayfly-test-{os.getpid()}", "--mailto", "")
     try:
         written = run_installer(DIRECTORY, *options)
@@ -54,12 +54,12 @@ def installed(home: Path) -> Iterator[None]:
 
 @contextmanager
 def running(cron: str) -> Iterator[None]:
-    """The machine's own daemon where it runs, which is then left alone; else one for this test."""
+    """The daemon of the machine if it runs, which is left alone; otherwise one for this test."""
     if any(process.info["name"] == "cron" for process in psutil.process_iter(["name"])):
         yield
         return
     left_behind = [path for path in (RUN / "crond.pid", RUN / "crond.reboot") if not path.exists()]
-    (RUN / "crond.reboot").touch()  # else this daemon would take its start for the machine's: @reboot jobs
+    (RUN / "crond.reboot").touch()  # otherwise this daemon would run @reboot jobs
     with subprocess.Popen([cron, "-f"]) as daemon:
         try:
             yield

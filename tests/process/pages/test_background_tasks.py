@@ -58,4 +58,4 @@ def test_a_task_ends_with_the_console(started_task: tuple[Api, Visitor, str]) ->
     assert found.get("cancelled", 0) % SLICE == 0
     assert found["pending"] > 0
     api.process = api.start()
-    assert "The audit shows what was done" in text_of(visitor.get(where))
+    assert "The audit lists what was done" in text_of(visitor.get(where))

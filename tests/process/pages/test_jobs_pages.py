@@ -71,9 +71,20 @@ def test_jobs_are_filtered_by_the_address(api: Api, visitor: Visitor) -> None:
         "type=mail&status=done": [],
     }
     assert "all pending 1 processing 0 done 2 dead 1 cancelled 1" in page
-    assert "No job matches this filter." in text_of(visitor.get("/jobs?type=nobody"))
+    assert "No jobs match this filter." in text_of(visitor.get("/jobs?type=unknown"))
     wrong = visitor.get("/jobs?since=yesterday")
     assert (wrong.status, "since='yesterday': must be how long ago" in text_of(wrong)) == (422, True)
+
+
+def test_empty_fields_of_a_form_are_not_in_the_address(visitor: Visitor) -> None:
+    """Without scripts a browser sends all fields: the answer is a redirect."""
+    answers = [visitor.get(each) for each in ("/jobs?id=&type=a+b&lane=&text=", "/jobs?status=", "/limits?from=")]
+
+    assert [(each.status, each.headers["location"]) for each in answers] == [
+        (303, "/jobs?type=a+b"),
+        (303, "/jobs"),
+        (303, "/limits"),
+    ]
 
 
 def test_jobs_are_paginated(api: Api, visitor: Visitor) -> None:
@@ -93,7 +104,7 @@ def test_jobs_are_paginated(api: Api, visitor: Visitor) -> None:
 def test_the_page_of_a_job_shows_its_history(api: Api, visitor: Visitor) -> None:
     """After a real cycle in which it failed: attempt, runner, host, error, and the commands for it."""
     made = api.installation
-    [failed] = made.enqueue("no_such_type", '{"to": {"name": "Ann"}, "list": [1, null, true]}', max_attempts=1)
+    [failed] = made.enqueue("always_fail", '{"to": {"name": "Ann"}, "list": [1, null, true]}', max_attempts=1)
     [done] = made.enqueue("noop")
     made.dispatch()
 
@@ -102,11 +113,49 @@ def test_the_page_of_a_job_shows_its_history(api: Api, visitor: Visitor) -> None
     host = made.rows("SELECT host FROM mayfly_runners")[0][0]
 
     assert re.search(rf"Attempt 1 \w+ .*worker-\d+-\d+ on {re.escape(host)}, exit code 0", text)
-    assert "no handler for type 'no_such_type'" in text
+    assert "RuntimeError: failed at attempt 1" in text
     assert f"mayfly show {failed} Copy mayfly retry {failed} Copy mayfly discard {failed}" in text
     assert '<span class="key">name</span>' in page.text
     assert "Attempts 1 of 1" in text
     assert re.search(r"Done .*, after \d+", text_of(visitor.get(f"/jobs/{done}")))
+
+
+def test_progress_is_a_bar_with_percent_and_text(api: Api, visitor: Visitor) -> None:
+    """On the page of the job and in lists; secrets in its text are masked."""
+    made = api.installation
+    [job_id] = made.enqueue(
+        "noop", '{"token": "geheim"}', progress='{"done": 620, "total": 1000, "text": "rows of geheim"}'
+    )
+
+    for page in (visitor.get(f"/jobs/{job_id}"), visitor.get("/jobs")):
+        assert '<progress max="100" value="62"' in page.text
+        assert "62 % 620 of 1,000 rows of •••" in text_of(page)
+
+
+def test_progress_without_a_total_has_no_bar(api: Api, visitor: Visitor) -> None:
+    """Nor has a value that plain SQL has written; the page shows what is there."""
+    made = api.installation
+    stored = {"7 of it": '{"done": 7, "text": "of it"}', "done : true": '{"done": true}', '"ab"': '["ab"]'}
+    for text, progress in stored.items():
+        [job_id] = made.enqueue("noop", progress=progress)
+        page = visitor.get(f"/jobs/{job_id}")
+
+        assert (page.status, "<progress" in page.text) == (200, False)
+        assert text in text_of(page)
+        assert visitor.get("/jobs").status == 200
+
+
+def test_the_page_of_a_job_shows_kept_successes(api: Api, visitor: Visitor) -> None:
+    """An attempt without an error has no link to jobs with the same one."""
+    made = api.installation
+    [done] = made.enqueue("noop")
+    made.dispatch(LANES__DEFAULT__KEEP_SUCCESSES="true")
+
+    page = visitor.get(f"/jobs/{done}")
+
+    assert re.search(r"Attempt 1 done .*worker-\d+-\d+ on ", text_of(page))
+    assert '<li class="is-good">' in page.text
+    assert "All jobs with this error" not in page.text
 
 
 def test_neighbours_in_a_chain_are_linked(api: Api, visitor: Visitor) -> None:
@@ -169,19 +218,67 @@ def test_all_matching_jobs_are_cancelled_by_a_background_task(api: Api, visitor:
     assert tuple(entry) == (150, "lane=mail status=pending")
 
 
+def test_all_jobs_that_a_search_finds_are_cancelled(api: Api, visitor: Visitor) -> None:
+    """By text or payload field, counted first, in a task that can be stopped."""
+    made = api.installation
+    made.enqueue("noop", '{"order": {"id": 7}, "to": "ann"}', count=150)
+    made.enqueue("noop", '{"order": {"id": 8}, "to": "ann"}', count=3)
+    search = "text=payload.order.id%3D7"
+    listed = visitor.get(f"/jobs?{search}").text
+    asked = text_of(visitor.get(f"/jobs/confirm?all=cancel&{search}"))
+
+    where = visitor.post("/jobs/act", verb="cancel", text="payload.order.id=7").headers["location"]
+    wait_until(lambda: "150 jobs cancelled." in text_of(visitor.get(where)), "all are cancelled")
+    few = visitor.follow(visitor.post("/jobs/act", verb="cancel", text="ANN"))
+
+    assert 'name="all" value="cancel"' in listed
+    assert "Cancel 150 jobs in testing?" in asked
+    assert "mayfly cancel --payload order.id=7" in asked
+    assert "3 jobs cancelled." in text_of(few)
+    assert made.statuses() == {"cancelled": 153}
+    subjects = made.rows("SELECT subject, jobs FROM mayfly_audit WHERE verb = 'cancel' ORDER BY id")
+    assert [tuple(each) for each in subjects] == [("payload.order.id=7", 150), ("text=ANN", 3)]
+
+
+def test_a_page_says_why_nothing_can_be_changed(api: Api, visitor: Visitor) -> None:
+    """The state that the action needs, or the filter that is missing."""
+    [job_id] = api.installation.enqueue("noop", lane="mail")
+    reasons = {
+        f"/jobs/confirm?verb=discard&id={job_id}": "None of the selected jobs is dead.",
+        "/jobs/confirm?all=retry&lane=mail": "is dead; filter by the status cancelled or pending",
+        "/jobs/confirm?all=discard&lane=mail": "No job that matches the filter is dead.",
+        "/jobs?status=pending": "All jobs of one status cannot be changed at once",
+        "/jobs": "All jobs cannot be changed at once",
+        "/jobs?field=password&value=x": "must be a field that is not masked by REDACT",
+    }
+
+    assert {path for path, reason in reasons.items() if reason not in text_of(visitor.get(path))} == set()
+
+
+def test_actions_do_not_find_masked_values(api: Api, visitor: Visitor) -> None:
+    """A count would reveal them letter by letter."""
+    api.installation.enqueue("noop", '{"user": "ann", "password": "hunter22"}')
+    asked = text_of(visitor.get("/jobs/confirm?all=cancel&text=hunter"))
+    done = visitor.follow(visitor.post("/jobs/act", verb="cancel", text="hunter"))
+
+    assert "Nothing to cancel" in asked
+    assert "No matching jobs; nothing was changed." in text_of(done)
+    assert visitor.post("/jobs/act", verb="cancel", text="payload.password=hunter22").status == 422
+    assert "Cancel 1 job in testing?" in text_of(visitor.get("/jobs/confirm?all=cancel&text=ann"))
+
+
 def test_actions_on_all_jobs_are_refused(api: Api, visitor: Visitor) -> None:
-    """Nothing selected, an empty filter, only a status, or a search for text."""
+    """Nothing selected, an empty filter, or only a status."""
     api.installation.enqueue("noop", count=2)
     nothing = visitor.follow(visitor.get("/jobs/confirm?verb=cancel&back=/jobs"))
     answers = [
         visitor.post("/jobs/act", verb="cancel"),
         visitor.post("/jobs/act", verb="cancel", status="pending"),
-        visitor.post("/jobs/act", verb="cancel", text="x"),
         visitor.post("/jobs/act", verb="drop", id="1"),
         visitor.post("/jobs/act", verb="cancel", id="1; DROP TABLE mayfly_jobs"),
     ]
 
-    assert "No jobs are selected" in text_of(nothing)
+    assert "No jobs selected" in text_of(nothing)
     assert [each.status for each in answers] == [422] * len(answers)
     assert api.installation.statuses() == {"pending": 2}
 

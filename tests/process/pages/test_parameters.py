@@ -17,6 +17,8 @@ WORDS = (
     "a\x00b",
     "9" * 23,
     "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59-12:00",  # after the year 9999 in UTC
+    "0001-01-01T00:00:00+14:00",
 )
 OTHERS = ("after", "before", "verb", "all", "tick", "name", "kind", "back", "period")
 

@@ -1,4 +1,4 @@
-"""Handlers that look whether somebody wants their job to end, and handlers that do not care."""
+"""Handlers that check for a cancellation request, and handlers that do not."""
 
 import asyncio
 import os
@@ -7,58 +7,58 @@ from pathlib import Path
 
 from mayfly import Cancel, Job, handler
 
-PATIENCE_SECONDS = 40.0
+MAX_SECONDS = 40.0
 
 
 def home() -> Path:
     return Path(os.environ["MAYFLY_HOME"])
 
 
-def looks(job: Job) -> None:
+def end_if_cancelled(job: Job) -> None:
     if job.cancelled:
         raise Cancel("seen after a while")
 
 
-@handler("patient")
-def patient(job: Job) -> None:
+@handler("wait_for_cancel")
+def wait_for_cancel(job: Job) -> None:
     (home() / "reached").touch()
-    ends = time.monotonic() + PATIENCE_SECONDS
+    ends = time.monotonic() + MAX_SECONDS
     while time.monotonic() < ends:
-        looks(job)
+        end_if_cancelled(job)
         time.sleep(0.01)
 
 
-@handler("patient_thread", threads=2)
-def patient_thread(job: Job) -> None:
-    patient(job)
+@handler("wait_for_cancel_thread", threads=2)
+def wait_for_cancel_thread(job: Job) -> None:
+    wait_for_cancel(job)
 
 
-@handler("patient_async")
-async def patient_async(job: Job) -> None:
+@handler("wait_for_cancel_async")
+async def wait_for_cancel_async(job: Job) -> None:
     (home() / "reached").touch()
-    ends = time.monotonic() + PATIENCE_SECONDS
+    ends = time.monotonic() + MAX_SECONDS
     while time.monotonic() < ends:
-        looks(job)
+        end_if_cancelled(job)
         await asyncio.sleep(0.01)
 
 
-def note() -> None:
-    with (home() / "stumbled").open("a") as file:
+def record() -> None:
+    with (home() / "failed").open("a") as file:
         file.write("x")
     (home() / "reached").touch()
 
 
-@handler("stumble_once_told", backoff_base=0.001)
-def stumble_once_told(_job: Job) -> None:
-    note()
+@handler("gated_failure", backoff_base=0.001)
+def gated_failure(_job: Job) -> None:
+    record()
     while not (home() / "go").exists():
         time.sleep(0.01)
-    raise RuntimeError("stumbled")
+    raise RuntimeError("failed")
 
 
-@handler("stumble_async", backoff_base=0.001)
-async def stumble_async(_job: Job) -> None:
-    note()
+@handler("gated_failure_async", backoff_base=0.001)
+async def gated_failure_async(_job: Job) -> None:
+    record()
     while not (home() / "go").exists():
         await asyncio.sleep(0.01)
-    raise RuntimeError("stumbled")
+    raise RuntimeError("failed")

@@ -1,4 +1,4 @@
-"""Handlers that run side by side, well and badly behaved, each as an `async def` and in threads."""
+"""Concurrent handlers, well and badly behaved, each as an `async def` and in threads."""
 
 import asyncio
 import os
@@ -13,32 +13,32 @@ from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
 from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 AN_HOUR = 3600
-HAUNTED: ContextVar[int] = ContextVar("HAUNTED", default=0)
+LEFTOVER: ContextVar[int] = ContextVar("LEFTOVER", default=0)
 
 
 def home() -> Path:
     return Path(os.environ["MAYFLY_HOME"])
 
 
-def party(job: Job) -> Path:
-    """Where those are counted who have begun: all of a type, if the payload names no other party."""
-    return home() / f"begun-{job.payload.get('party', job.type)}"
+def begun_file(job: Job) -> Path:
+    """One line per started job: of its type, or of the group in the payload."""
+    return home() / f"begun-{job.payload.get('group', job.type)}"
 
 
 def begin(job: Job) -> float:
-    with party(job).open("a") as file:
+    with begun_file(job).open("a") as file:
         file.write(f"{job.id}\n")
     return time.monotonic()
 
 
 def may_end(job: Job) -> bool:
-    """Not before so many of its party have begun, nor before the gate that its payload names is open."""
-    begun, gate = party(job).read_text().count("\n"), home() / job.payload.get("gate", ".")
+    """After the number of jobs in the payload has begun, and when the gate in the payload is open."""
+    begun, gate = begun_file(job).read_text().count("\n"), home() / job.payload.get("gate", ".")
     return begun >= int(job.payload.get("together", 0)) and gate.exists()
 
 
-def note(job: Job, began: float) -> None:
-    """One line a run, when it has ended: job, process, begin and end."""
+def record(job: Job, began: float) -> None:
+    """One line per finished run: job, process, begin and end."""
     with (home() / "spans").open("a") as file:
         file.write(f"{job.id} {os.getpid()} {began} {time.monotonic()}\n")
 
@@ -55,7 +55,7 @@ async def wait_async(job: Job) -> None:
             await asyncio.sleep(0.01)
         await asyncio.sleep(seconds(job))
     finally:
-        note(job, began)
+        record(job, began)
 
 
 @handler("wait_thread", threads=20)
@@ -63,7 +63,7 @@ def wait_thread(job: Job) -> None:
     began = begin(job)
     await_end(job)
     time.sleep(seconds(job))
-    note(job, began)
+    record(job, began)
 
 
 def await_end(job: Job) -> None:
@@ -97,14 +97,14 @@ async def brief_async(_job: Job) -> None:
 
 @handler("limited_thread", timeout=1, threads=20)
 def limited_thread(_job: Job) -> None:
-    """In Python again and again, where an exception can be raised."""
+    """Sleeps in short steps, so that an exception can be raised."""
     while True:
         time.sleep(0.01)
 
 
-@handler("deaf_async", timeout=1)
-async def deaf_async(_job: Job) -> str:
-    """Hears at the second time of asking."""
+@handler("stubborn_async", timeout=1)
+async def stubborn_async(_job: Job) -> str:
+    """Ignores the first interruption."""
     try:
         await asyncio.sleep(AN_HOUR)
     except asyncio.CancelledError:
@@ -112,8 +112,8 @@ async def deaf_async(_job: Job) -> str:
     return "unreachable"
 
 
-@handler("deaf_thread", timeout=1, threads=20)
-def deaf_thread(job: Job) -> None:
+@handler("stubborn_thread", timeout=1, threads=20)
+def stubborn_thread(job: Job) -> None:
     try:
         limited_thread(job)
     except BaseException:
@@ -134,7 +134,7 @@ def blocked_thread(_job: Job) -> None:
 
 @handler("delegated_async", timeout=1)
 async def delegated_async(_job: Job) -> None:
-    """The task can be cancelled, the thread cannot; the interpreter would wait for that at its end."""
+    """The task can be cancelled, the thread cannot; the interpreter would wait for the thread at exit."""
     await asyncio.to_thread(time.sleep, AN_HOUR)
 
 
@@ -148,25 +148,25 @@ def endless_thread(job: Job) -> None:
     limited_thread(job)
 
 
-@handler("tidy_async")
-async def tidy_async(job: Job) -> None:
-    """Takes a moment to tidy up when it is interrupted, however often it is told: so much it may begin late."""
+@handler("cleanup_async")
+async def cleanup_async(job: Job) -> None:
+    """Takes a while to clean up when it is interrupted, so it runs for the whole window even if it starts late."""
     try:
         await asyncio.sleep(AN_HOUR)
     finally:
-        tidied_at = time.monotonic() + job.payload["tidying"]
-        while time.monotonic() < tidied_at:
+        clean_at = time.monotonic() + job.payload["cleanup_seconds"]
+        while time.monotonic() < clean_at:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
 
 
-@handler("tidy_thread", threads=20)
-def tidy_thread(job: Job) -> None:
+@handler("cleanup_thread", threads=20)
+def cleanup_thread(job: Job) -> None:
     try:
         limited_thread(job)
     finally:
-        tidied_at = time.monotonic() + job.payload["tidying"]
-        while time.monotonic() < tidied_at:
+        clean_at = time.monotonic() + job.payload["cleanup_seconds"]
+        while time.monotonic() < clean_at:
             with suppress(BaseException):
                 time.sleep(0.01)
 
@@ -178,7 +178,7 @@ def stuck_thread(_job: Job) -> None:
 
 @handler("slow_answer_async", timeout=1)
 async def slow_answer_async(_job: Job) -> str:
-    """Has its answer when it is interrupted, and gives it."""
+    """Returns a result when it is interrupted."""
     try:
         await asyncio.sleep(AN_HOUR)
     except asyncio.CancelledError:
@@ -213,35 +213,35 @@ def poison_thread(_job: Job) -> None:
 # --- endings ----------------------------------------------------------------------------------------------
 
 
-class Wish(BaseModel):
+class Ending(BaseModel):
     ending: str
 
 
 ENDINGS: dict[str, BaseException] = {
     "snooze": Snooze(after=AN_HOUR),
-    "cancel": Cancel("nobody wants it any more"),
+    "cancel": Cancel("no longer wanted"),
     "give up": Dead("no such customer"),
     "come back": Retry("the other side is busy", after=AN_HOUR),
-    "fail": RuntimeError("stumbled"),
+    "fail": RuntimeError("failed"),
     "quit": SystemExit(3),
     "interrupt": KeyboardInterrupt(),
     "cancelled": asyncio.CancelledError("by itself"),
 }
 
 
-@handler("wish_async")
-async def wish_async(_job: Job, wish: Wish) -> dict[str, str]:
+@handler("ending_async")
+async def ending_async(_job: Job, payload: Ending) -> dict[str, str]:
     await asyncio.sleep(0)
-    if wish.ending in ENDINGS:
-        raise ENDINGS[wish.ending]
-    return {"ending": wish.ending}
+    if payload.ending in ENDINGS:
+        raise ENDINGS[payload.ending]
+    return {"ending": payload.ending}
 
 
-@handler("wish_thread", threads=20)
-def wish_thread(_job: Job, wish: Wish) -> dict[str, str]:
-    if wish.ending in ENDINGS:
-        raise ENDINGS[wish.ending]
-    return {"ending": wish.ending}
+@handler("ending_thread", threads=20)
+def ending_thread(_job: Job, payload: Ending) -> dict[str, str]:
+    if payload.ending in ENDINGS:
+        raise ENDINGS[payload.ending]
+    return {"ending": payload.ending}
 
 
 async def quit_at_once() -> None:
@@ -250,73 +250,73 @@ async def quit_at_once() -> None:
 
 @handler("parent_async")
 async def parent_async(_job: Job) -> None:
-    """A task of its own quits, which would end the loop."""
+    """A task of its own exits, which would end the loop."""
     await asyncio.create_task(quit_at_once())
 
 
-@handler("haunted_thread", threads=1)
-def haunted_thread(_job: Job) -> int:
-    """How many runs have left their mark on this one."""
-    found = HAUNTED.get()
-    HAUNTED.set(found + 1)
+@handler("leftover_thread", threads=1)
+def leftover_thread(_job: Job) -> int:
+    """How many earlier runs have left a value in the context of this one."""
+    found = LEFTOVER.get()
+    LEFTOVER.set(found + 1)
     return found
 
 
-async def really(_job: Job) -> None:
+async def coroutine(_job: Job) -> None:
     await asyncio.sleep(0)
 
 
 @handler("wrapped")
 def wrapped(job: Job) -> object:
-    """What a decorator makes of an `async def` if it does not know about those."""
-    return really(job)
+    """What a decorator without support for `async def` returns."""
+    return coroutine(job)
 
 
 # --- the database -----------------------------------------------------------------------------------------
 
 
-@handler("breed_async")
-async def breed_async(job: Job) -> None:
+@handler("enqueue_async")
+async def enqueue_async(job: Job) -> None:
     await asyncio.sleep(0)
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
 
 
-@handler("breed_thread", threads=20)
-def breed_thread(job: Job) -> None:
+@handler("enqueue_thread", threads=20)
+def enqueue_thread(job: Job) -> None:
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
 
 
-@handler("book_async")
-async def book_async(job: Job) -> None:
+@handler("insert_async")
+async def insert_async(job: Job) -> None:
     with job.transaction():
         await asyncio.sleep(0)
 
 
-@handler("book_thread", threads=20)
-def book_thread(job: Job) -> dict[str, int]:
-    """A row, another job and a result, all in the job's transaction; whatever the payload says comes after that."""
+@handler("insert_thread", threads=20)
+def insert_thread(job: Job) -> dict[str, int]:
+    """A row, a job and a result, all in the job's transaction; with `fail` it raises afterwards."""
     with job.transaction() as connection:
-        connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
+        connection.execute(text("INSERT INTO test_rows (job_id) VALUES (:id)"), {"id": job.id})
         enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
         begin(job)
         await_end(job)
     if job.payload.get("fail"):
         raise RuntimeError("failed after the block")
-    return {"booked": job.id}
+    return {"inserted": job.id}
 
 
-@handler("book_limited", threads=20, timeout=1)
-def book_limited(job: Job) -> None:
+@handler("insert_limited", threads=20, timeout=1)
+def insert_limited(job: Job) -> None:
     with job.transaction() as connection:
-        connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
+        connection.execute(text("INSERT INTO test_rows (job_id) VALUES (:id)"), {"id": job.id})
         limited_thread(job)
 
 
-@handler("paid_async", ack="each")
-async def paid_async(job: Job) -> None:
+@handler("ack_each_async", ack="each")
+async def ack_each_async(job: Job) -> None:
     await wait_async(job)
 
 
-@handler("paid_thread", ack="each", threads=20)
-def paid_thread(job: Job) -> None:
+@handler("ack_each_thread", ack="each", threads=20)
+def ack_each_thread(job: Job) -> None:
     wait_thread(job)

@@ -1,4 +1,4 @@
-"""Hooks for tests, well and badly behaved, and handlers that see what a hook has left for them."""
+"""Hooks, well and badly behaved, and handlers that return what a hook has stored for them."""
 
 import json
 import os
@@ -14,28 +14,32 @@ from mayfly.queue.outcome import Outcome
 SPAN: ContextVar[str] = ContextVar("SPAN", default="none")
 
 
-def note(**facts: object) -> None:
+def record(**facts: object) -> None:
     line = json.dumps(facts)
-    with (Path(os.environ["MAYFLY_HOME"]) / "heard").open("a") as file:
+    with (Path(os.environ["MAYFLY_HOME"]) / "hook_calls").open("a") as file:
         file.write(f"{line}\n")
 
 
 def before(job: Job) -> None:
     SPAN.set(f"span of {job.id}")
-    note(hook="before", job=job.id, type=job.type)
+    record(hook="before", job=job.id, type=job.type)
 
 
 def after(job: Job, outcome: Outcome) -> None:
     main = threading.current_thread() is threading.main_thread()
-    note(hook="after", job=job.id, type=job.type, kind=outcome.kind, error=outcome.error, main=main)
+    record(hook="after", job=job.id, type=job.type, kind=outcome.kind, error=outcome.error, main=main)
 
 
 def dead(job: Job, outcome: Outcome) -> None:
-    note(hook="dead", job=job.id, type=job.type, payload=job.payload, error=outcome.error, pid=os.getpid())
+    record(hook="dead", job=job.id, type=job.type, payload=job.payload, error=outcome.error, pid=os.getpid())
 
 
 def raise_before(job: Job) -> None:
     raise RuntimeError(f"no span for {job.type}")
+
+
+def quote_before(job: Job) -> None:
+    raise RuntimeError(f"no span for {job.payload}")
 
 
 def raise_after(_job: Job, _outcome: Outcome) -> None:
@@ -50,8 +54,8 @@ def hang_after(_job: Job, _outcome: Outcome) -> None:
     time.sleep(3600)
 
 
-def first_in_vain(job: Job, outcome: Outcome) -> None:
-    """As an alarm whose receiver is away at first."""
+def fail_first(job: Job, outcome: Outcome) -> None:
+    """An alert whose receiver is down at first."""
     path = Path(os.environ["MAYFLY_HOME"]) / "in vain"
     if not path.exists():
         path.touch()
@@ -59,7 +63,7 @@ def first_in_vain(job: Job, outcome: Outcome) -> None:
     dead(job, outcome)
 
 
-async def too_late(_job: Job) -> None: ...
+async def async_hook(_job: Job) -> None: ...
 
 
 @handler("seen_plain")
@@ -77,6 +81,6 @@ def seen_thread(_job: Job) -> str:
     return SPAN.get()
 
 
-@handler("impatient", timeout=1, max_attempts=1)
-def impatient(_job: Job) -> str:
-    return "started all the same"
+@handler("short_timeout", timeout=1, max_attempts=1)
+def short_timeout(_job: Job) -> str:
+    return "started"

@@ -10,7 +10,7 @@ from mayfly import Dead, Job, batch, chain, enqueue, enqueue_many, handler
 
 @handler("child", max_attempts=2)
 def child(job: Job) -> None:
-    """Each tenth has a sibling, each seventh fails once, each hundredth is dead."""
+    """Each tenth enqueues a sibling, each seventh fails once, each hundredth is dead."""
     time.sleep(0.002)
     number = job.payload["number"]
     if number is None:
@@ -35,7 +35,7 @@ def second_step(job: Job) -> None:
 
 @handler("report")
 def report(_job: Job) -> None:
-    """What counts is that it was enqueued once."""
+    """Does nothing: the test checks that it was enqueued once."""
 
 
 def fill(children: int) -> None:
@@ -48,7 +48,7 @@ def fill(children: int) -> None:
 
 
 def fill_and_die(children: int) -> None:
-    """Killed in the middle of its block."""
+    """Killed inside its `with` block."""
     with batch("crowd", on_complete=("report", {"to": "ann"})):
         enqueue_many({"type": "child", "payload": {"number": 0}} for _ in range(children))
         os.kill(os.getpid(), signal.SIGKILL)

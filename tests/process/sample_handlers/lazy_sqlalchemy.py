@@ -1,4 +1,4 @@
-"""What only some handlers need: each lane's are imported within its window, and most do without."""
+"""SQLAlchemy, imported on first use: handlers are imported within the window of a lane, and most do not need it."""
 
 from typing import TYPE_CHECKING
 

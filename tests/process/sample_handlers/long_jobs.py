@@ -1,6 +1,6 @@
-"""Handlers whose work takes longer than a window: imports in steps, and some that do not get along.
+"""Handlers that take longer than a window: imports in steps, and some that misbehave.
 
-A light module: what its import takes is taken from the window.
+A light module: the time of its import is part of the window.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def home() -> Path:
 
 
 def import_row(job: Job) -> bool:
-    """One step: the next row, then the checkpoint; False when there is none left."""
+    """One step: the next row, then the checkpoint; False if there is none left."""
     row, rows = job.state or 0, job.payload["rows"]
     if row == rows:
         return False
@@ -53,15 +53,15 @@ def import_limited(job: Job) -> None:
     import_plain(job)
 
 
-@handler("step_for_ever")
-def step_for_ever(job: Job) -> None:
+@handler("step_then_hang")
+def step_then_hang(job: Job) -> None:
     job.checkpoint("begun")
     time.sleep(AN_HOUR)
 
 
-@handler("step_and_ignore")
-def step_and_ignore(job: Job) -> None:
-    """Can only be ended from outside."""
+@handler("step_then_ignore")
+def step_then_ignore(job: Job) -> None:
+    """Can only be killed."""
     job.checkpoint("begun")
     while True:
         try:
@@ -70,27 +70,27 @@ def step_and_ignore(job: Job) -> None:
             continue
 
 
-@handler("step_and_die")
-def step_and_die(job: Job) -> None:
-    """Gets further each time, and never to the end of a run."""
+@handler("step_then_crash")
+def step_then_crash(job: Job) -> None:
+    """Makes progress each time, but never finishes a run."""
     job.checkpoint((job.state or 0) + 1)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@handler("tidy")
-def tidy(_job: Job) -> None:
-    """Takes a moment to tidy up when it is interrupted, however often it is told: so much it may begin late."""
+@handler("slow_cleanup")
+def slow_cleanup(_job: Job) -> None:
+    """Takes a while to clean up when it is interrupted, so it runs for the whole window even if it starts late."""
     try:
         time.sleep(AN_HOUR)
     finally:
-        tidied_at = time.monotonic() + 1.2  # after two seconds its runner is ended
-        while time.monotonic() < tidied_at:
+        clean_at = time.monotonic() + 1.2  # after two seconds its runner is killed
+        while time.monotonic() < clean_at:
             with suppress(BaseException):
                 time.sleep(0.01)
 
 
-@handler("stand_still")
-def stand_still(job: Job) -> None:
+@handler("no_progress")
+def no_progress(job: Job) -> None:
     while True:
         job.checkpoint("here")
         time.sleep(0.1)
@@ -116,8 +116,8 @@ def nap_timed(job: Job) -> None:
     nap(job)
 
 
-@handler("errand")
-def errand(job: Job) -> None:
+@handler("short_task")
+def short_task(job: Job) -> None:
     nap(job)
 
 

@@ -1,4 +1,4 @@
-"""Handlers that behave as badly as handlers do, and one that keeps a ledger of what really ran."""
+"""Handlers that misbehave, and handlers that record their runs outside the database."""
 
 import ctypes
 import fcntl
@@ -17,39 +17,40 @@ from mayfly.process.identity import start_time
 from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 
-@handler("ledger")
-def ledger(job: Job) -> None:
-    """One line a run, straight to a file: what happened, whatever became of the row."""
-    path = Path(os.environ["MAYFLY_HOME"]) / "ledger"
+@handler("record_run")
+def record_run(job: Job) -> None:
+    """One line per run, written directly to a file: independent of the row."""
+    path = Path(os.environ["MAYFLY_HOME"]) / "recorded_runs"
     with path.open("a") as file:
         file.write(f"{job.id} {job.claims} {os.getpid()}\n")
-    linger(job)
+    pause(job)
 
 
-@handler("booked")
-def booked(job: Job) -> None:
-    """One row a job, in the job's own transaction."""
+@handler("insert_row")
+def insert_row(job: Job) -> None:
+    """One row per job, in the job's own transaction."""
     with job.transaction() as connection:
-        connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
-        linger(job)
+        connection.execute(text("INSERT INTO test_rows (job_id) VALUES (:id)"), {"id": job.id})
+        (Path(os.environ["MAYFLY_HOME"]) / f"inserted-{job.id}").touch()
+        pause(job)
 
 
-def linger(job: Job) -> None:
-    """For so many seconds, or until the gate that the payload names is open."""
+def pause(job: Job) -> None:
+    """Until the gate in the payload is open, and then for the seconds in the payload."""
     gate = Path(os.environ["MAYFLY_HOME"]) / job.payload.get("gate", ".")
     while not gate.exists():
         time.sleep(0.01)
     time.sleep(float(job.payload.get("seconds", 0)))
 
 
-@handler("oversleep")
-def oversleep(_job: Job) -> None:
+@handler("sleep_an_hour")
+def sleep_an_hour(_job: Job) -> None:
     time.sleep(3600)
 
 
-@handler("reluctant")
-def reluctant(job: Job) -> None:
-    """Obeys an interruption only after it has run for so many seconds."""
+@handler("delay_interrupt")
+def delay_interrupt(job: Job) -> None:
+    """Ignores interruptions until it has run for the seconds in the payload."""
     started = time.monotonic()
     while True:
         try:
@@ -64,8 +65,25 @@ def limited(_job: Job) -> None:
     time.sleep(3600)
 
 
-@handler("deaf")
-def deaf(_job: Job) -> None:
+@handler("slow_cleanup", timeout=1)
+def slow_cleanup(_job: Job) -> None:
+    """Needs a second to clean up, in which it is interrupted again."""
+    try:
+        time.sleep(3600)
+    finally:
+        clean_up(time.monotonic() + 1)
+
+
+def clean_up(until: float) -> None:
+    try:
+        time.sleep(max(0.0, until - time.monotonic()))
+    finally:
+        if time.monotonic() < until:
+            clean_up(until)
+
+
+@handler("uninterruptible")
+def uninterruptible(_job: Job) -> None:
     """Ignores SIGTERM and every exception."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
@@ -77,7 +95,7 @@ def deaf(_job: Job) -> None:
 
 @handler("blocked")
 def blocked(_job: Job) -> None:
-    """Blocked in C, with the GIL held, where no signal gets through: in a mutex that is locked already."""
+    """In C, with the GIL held, where no signal handler runs: in a mutex that is already locked."""
     libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
     libc.pthread_mutex_lock(mutex)
     libc.pthread_mutex_lock(mutex)
@@ -92,22 +110,27 @@ def parent(_job: Job) -> None:
 
 @handler("daemonise")
 def daemonise(_job: Job) -> None:
-    """Leaves a process of its own session behind."""
+    """Leaves a process in its own session behind."""
     subprocess.Popen(["sleep", "3600"], start_new_session=True)
 
 
-@handler("glutton")
-def glutton(_job: Job) -> None:
-    hoard = []
+@handler("allocate")
+def allocate(_job: Job) -> None:
+    blocks = []
     while True:
-        hoard.append(bytearray(8 << 20))
+        blocks.append(bytearray(8 << 20))
         time.sleep(0.01)
 
 
-@handler("glutton_later")
-def glutton_later(job: Job) -> None:
-    await_release()
-    glutton(job)
+@handler("allocate_later")
+def allocate_later(job: Job) -> None:
+    wait_at_gate()
+    allocate(job)
+
+
+@handler("die_always")
+def die_always(_job: Job) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @handler("die_once")
@@ -118,51 +141,51 @@ def die_once(job: Job) -> None:
 
 @handler("print_later")
 def print_later(_job: Job) -> None:
-    await_release()
+    wait_at_gate()
     print("long after the dispatcher")
 
 
 @handler("leave_child")
 def leave_child(_job: Job) -> None:
-    """In the runner's group."""
+    """In the process group of the runner."""
     leave(subprocess.Popen(["sleep", "3600"]))
 
 
 @handler("leave_daemon")
 def leave_daemon(_job: Job) -> None:
-    """In a session of its own."""
+    """In its own session."""
     leave(subprocess.Popen(["sleep", "3600"], start_new_session=True))
 
 
 def leave(child: "subprocess.Popen[bytes]") -> None:
     (Path(os.environ["MAYFLY_HOME"]) / "child").write_text(str(child.pid))
-    await_release()
+    wait_at_gate()
 
 
-def await_release() -> None:
-    """As the handler `latch` does."""
+def wait_at_gate() -> None:
+    """As the handler `gated` does."""
     home = Path(os.environ["MAYFLY_HOME"])
     (home / "reached").touch()
     while not (home / "go").exists():
         time.sleep(0.01)
 
 
-@handler("quitter")
-def quitter(_job: Job) -> None:
+@handler("system_exit")
+def system_exit(_job: Job) -> None:
     raise SystemExit(3)
 
 
-@handler("chatter")
-def chatter(_job: Job) -> None:
+@handler("print_much")
+def print_much(_job: Job) -> None:
     """Ten megabytes on stdout."""
     for _ in range(10 << 10):
         print("x" * 1023)
 
 
-@handler("chatter_later")
-def chatter_later(job: Job) -> None:
-    await_release()
-    chatter(job)
+@handler("print_much_later")
+def print_much_later(job: Job) -> None:
+    wait_at_gate()
+    print_much(job)
 
 
 @handler("unprintable")
@@ -170,38 +193,38 @@ def unprintable(_job: Job) -> None:
     raise ValueError("NUL \x00, an astronaut \U0001f680, a lone surrogate \ud800")
 
 
-@handler("witnessed")
-def witnessed(job: Job) -> None:
-    """A run that leaves a line, and says whether it is the only one of its job alive: the kernel keeps that lock."""
+@handler("locked_run")
+def locked_run(job: Job) -> None:
+    """Records each run, and whether another run of the job is alive, by a file lock."""
     home = Path(os.environ["MAYFLY_HOME"])
     with (home / f"run-{job.id}.lock").open("w") as lock, (home / "runs").open("a") as runs:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = "alone"
         except BlockingIOError:
-            alone = "beside another"
+            alone = "concurrent"
         runs.write(f"{job.id} {job.claims} {os.getpid()}/{start_time(os.getpid())} {alone}\n")
         runs.flush()
-        if job.payload.get("booked"):
-            booked(job)
+        if job.payload.get("insert"):
+            insert_row(job)
         else:
-            linger(job)
+            pause(job)
 
 
-@handler("interrupting")
-def interrupting(_job: Job) -> None:
+@handler("keyboard_interrupt")
+def keyboard_interrupt(_job: Job) -> None:
     raise KeyboardInterrupt
 
 
-@handler("torrent")
-def torrent(_job: Job) -> None:
-    """Prints for ever, faster than anybody can read."""
+@handler("print_endlessly")
+def print_endlessly(_job: Job) -> None:
+    """Prints endlessly, faster than any reader."""
     subprocess.run(["yes", "y" * 1000], check=True)
 
 
 @handler("terminating")
 def terminating(_job: Job) -> list[int | None]:
-    """Ends processes of its own by SIGTERM at once, as the pools of the standard library do."""
+    """Sends SIGTERM to its own new processes, as the pools of the standard library do."""
     children = [multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,)) for _ in range(100)]
     for child in children:
         child.start()
@@ -213,13 +236,13 @@ def terminating(_job: Job) -> list[int | None]:
 
 @handler("stopped")
 def stopped(_job: Job) -> None:
-    """Stops the whole process: no signal handler runs in it, and no thread either."""
+    """Stops the whole process, with its signal handlers and threads."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @handler("stubborn_parent")
 def stubborn_parent(_job: Job) -> None:
-    """Its child ignores SIGTERM, and it waits for that child whatever comes."""
+    """Its child ignores SIGTERM, and it waits for that child, ignoring all exceptions."""
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
     child = subprocess.Popen([sys.executable, "-c", code])
     while child.poll() is None:
@@ -229,19 +252,19 @@ def stubborn_parent(_job: Job) -> None:
             continue
 
 
-class SlowToTell(Exception):
+class SlowError(Exception):
     def __str__(self) -> str:
         time.sleep(1.5)
         return "at last"
 
 
-@handler("slow_to_tell", timeout=1)
-def slow_to_tell(_job: Job) -> None:
-    """Ends at once; to ask how takes longer than it was allowed to run."""
-    raise SlowToTell
+@handler("slow_error", timeout=1)
+def slow_error(_job: Job) -> None:
+    """Fails immediately; formatting its error takes longer than its timeout."""
+    raise SlowError
 
 
-class Sleepy(BaseModel):
+class SlowModel(BaseModel):
     how: str
 
     @field_validator("how")
@@ -253,6 +276,6 @@ class Sleepy(BaseModel):
         return how
 
 
-@handler("sleepy", timeout=1)
-def sleepy(_job: Job, _payload: Sleepy) -> None:
-    """Never reached: its model sleeps, or fails in a way that is no judgement on the payload."""
+@handler("slow_model", timeout=1)
+def slow_model(_job: Job, _payload: SlowModel) -> None:
+    """Never called: its model sleeps, or raises an error that is no validation error."""

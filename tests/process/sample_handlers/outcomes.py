@@ -1,4 +1,4 @@
-"""Handlers that say what should become of their job, and handlers that write in its transaction."""
+"""Handlers that choose the outcome of their job, and handlers that write in its transaction."""
 
 import os
 import time
@@ -26,23 +26,23 @@ def snooze(_job: Job) -> None:
 
 @handler("cancel")
 def cancel(_job: Job) -> None:
-    raise Cancel("nobody wants it any more")
+    raise Cancel("no longer wanted")
 
 
 @handler("give_up")
-def give_up(_job: Job) -> None:
-    raise Dead("no such customer")
+def give_up(job: Job) -> None:
+    raise Dead(job.payload.get("reason", "no such customer"))
 
 
-@handler("come_back")
-def come_back(_job: Job) -> None:
+@handler("retry_later")
+def retry_later(_job: Job) -> None:
     raise Retry("the other side is busy", after=AN_HOUR)
 
 
-@handler("stumble", backoff_base=0.001)
-def stumble(job: Job) -> None:
-    """Fails for ever, and comes back at once."""
-    raise RuntimeError(f"stumbled at attempt {job.attempt}")
+@handler("always_fail", backoff_base=0.001)
+def always_fail(job: Job) -> None:
+    """Fails on every attempt, with a short backoff."""
+    raise RuntimeError(f"failed at attempt {job.attempt}")
 
 
 @handler("printer")
@@ -50,99 +50,104 @@ def printer(_job: Job) -> None:
     print("printed by a handler")
 
 
-@handler("breed")
-def breed(job: Job) -> None:
-    """Another job, through the runner's own connection."""
+@handler("enqueue_child")
+def enqueue_child(job: Job) -> None:
+    """On the runner's own connection."""
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
 
 
-@handler("breed_thrice", backoff_base=0.001)
-def breed_thrice(job: Job) -> None:
-    """Two children, and an error, until its third attempt."""
+@handler("enqueue_until_third", backoff_base=0.001)
+def enqueue_until_third(job: Job) -> None:
+    """Enqueues two jobs and fails, until its third attempt."""
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
     enqueue_many([{"type": "noop", "group_key": f"child of {job.id}", "delay": AN_HOUR}])
     if job.attempt < 3:
-        raise RuntimeError(f"stumbled at attempt {job.attempt}")
+        raise RuntimeError(f"failed at attempt {job.attempt}")
 
 
-def book(connection: "Connection", job: Job) -> None:
-    connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
+def insert_row(connection: "Connection", job: Job) -> None:
+    connection.execute(text("INSERT INTO test_rows (job_id) VALUES (:id)"), {"id": job.id})
 
 
-@handler("book_and_breed")
-def book_and_breed(job: Job) -> dict[str, int]:
-    """A row, another job and a result, all in the job's transaction."""
+@handler("insert_and_enqueue")
+def insert_and_enqueue(job: Job) -> dict[str, int]:
+    """A row, a job and a result, all in the job's transaction."""
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
         enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
-    return {"booked": job.id}
+    return {"inserted": job.id}
 
 
-@handler("book_then_fail")
-def book_then_fail(job: Job) -> None:
+@handler("insert_then_fail")
+def insert_then_fail(job: Job) -> None:
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
         enqueue("noop", group_key=f"child of {job.id}")
         raise RuntimeError("failed within the block")
 
 
-@handler("book_then_fail_later")
-def book_then_fail_later(job: Job) -> None:
+@handler("insert_then_fail_later")
+def insert_then_fail_later(job: Job) -> None:
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
     raise RuntimeError("failed after the block")
 
 
-@handler("book_then_snooze")
-def book_then_snooze(job: Job) -> None:
+@handler("insert_then_snooze")
+def insert_then_snooze(job: Job) -> None:
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
     raise Snooze(after=AN_HOUR)
 
 
-@handler("book_then_miss")
-def book_then_miss(job: Job) -> None:
-    """An error of the database itself, once the block has ended well."""
+@handler("insert_then_bad_sql")
+def insert_then_bad_sql(job: Job) -> None:
+    """Fails with a database error after the block has ended."""
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
     connection.execute(text("SELECT 1 FROM no_such_table"))
 
 
-@handler("book_twice")
-def book_twice(job: Job) -> None:
-    """Swallows what the database said, and goes on as if nothing had happened."""
+@handler("insert_twice")
+def insert_twice(job: Job) -> None:
+    """Swallows a database error and continues."""
     from sqlalchemy.exc import DBAPIError
 
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
         try:
-            book(connection, job)
+            insert_row(connection, job)
         except DBAPIError:
             return
 
 
-@handler("book_and_commit")
-def book_and_commit(job: Job) -> None:
-    """Ends the transaction by itself, which is not its to end."""
+@handler("insert_and_commit")
+def insert_and_commit(job: Job) -> None:
+    """Commits the transaction itself, which it must not do."""
     with job.transaction() as connection:
-        book(connection, job)
+        insert_row(connection, job)
         connection.commit()
 
 
-@handler("book_an_orphan")
-def book_an_orphan(job: Job) -> None:
-    """Breaks a constraint that is checked at COMMIT."""
+@handler("insert_orphan")
+def insert_orphan(job: Job) -> None:
+    """Violates a constraint that is checked at COMMIT."""
     with job.transaction() as connection:
         connection.execute(text("INSERT INTO test_child (parent_id) VALUES (:id)"), {"id": job.id})
 
 
-@handler("latch")
-def latch(_job: Job) -> None:
-    """Says that it runs, and runs until it is told to go on."""
+@handler("gated")
+def gated(_job: Job) -> None:
+    """Signals that it runs, and runs until the gate opens."""
     home = Path(os.environ["MAYFLY_HOME"])
     (home / "reached").touch()
     while not (home / "go").exists():
         time.sleep(0.01)
+
+
+@handler("ack_each", ack="each")
+def ack_each(_job: Job) -> None:
+    """Its outcome is committed before the next job starts."""
 
 
 @handler("leak")
@@ -154,11 +159,11 @@ def leak(job: Job) -> None:
 
 @handler("forge")
 def forge(_job: Job) -> None:
-    """An error whose text pretends to be more than one line."""
+    """The text of its error looks like more than one log line."""
     raise RuntimeError("first\n\x1b[31m\n2026-01-01T00:00:00.000Z [DISPATCHER] Dispatch Summary:")
 
 
-@handler("latch_then_fail")
-def latch_then_fail(job: Job) -> None:
-    latch(job)
-    raise RuntimeError("failed after the latch")
+@handler("gated_then_fail")
+def gated_then_fail(job: Job) -> None:
+    gated(job)
+    raise RuntimeError("failed after the gate")

@@ -1,4 +1,4 @@
-"""A module of handlers whose import takes longer than a job may wait: until it is told to go on."""
+"""A module of handlers whose import takes long: it waits until the gate opens."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Handlers that look at the trace they run in, one of each kind."""
+"""Handlers that return the trace they run in, one of each kind."""
 
 import sys
 
@@ -6,7 +6,7 @@ from mayfly import Job, enqueue, handler
 
 
 def current() -> dict[str, str]:
-    """Only where somebody has set OpenTelemetry up: the handler itself imports nothing."""
+    """Empty without OpenTelemetry: the handler itself imports nothing."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return {}
@@ -36,5 +36,5 @@ def traced_parent(_job: Job) -> dict[str, str]:
 
 
 @handler("traced_failure", max_attempts=1)
-def traced_failure(_job: Job) -> None:
-    raise RuntimeError("no such customer")
+def traced_failure(job: Job) -> None:
+    raise RuntimeError(job.payload.get("reason", "no such customer"))

@@ -1,4 +1,4 @@
-"""Positions in an index: what lies beyond one, and how it travels from page to page."""
+"""Positions in an index: the condition for the rows after one, and its text in a URL."""
 
 from datetime import UTC, datetime
 
@@ -11,8 +11,8 @@ from mayfly.errors import BadField
 AT = datetime(2026, 5, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def test_a_time_alone_is_a_range_of_the_index() -> None:
-    """The number only parts those of the same time."""
+def test_a_position_is_a_range_of_the_index() -> None:
+    """The id only orders rows with the same time."""
     assert past(("run_at", "id"), "<", "after") == ("run_at <= :after_0 AND (run_at < :after_0 OR id < :after_1)")
     assert past(("id",), ">", "floor", or_equal=True) == "id >= :floor_0"
 
@@ -27,8 +27,8 @@ def test_a_time_alone_is_a_range_of_the_index() -> None:
         ("sqlite", (7, 42), "42"),
     ],
 )
-def test_a_position_is_the_same_after_a_journey(dialect: str, found: tuple[object, ...], text: str) -> None:
-    """In the address of the next page; SQLite's times keep the digits that they were written with."""
+def test_a_position_survives_a_round_trip_through_a_url(dialect: str, found: tuple[object, ...], text: str) -> None:
+    """SQLite's times keep the digits with which they were written."""
     position = position_of(found)
 
     assert position_text(position) == text
@@ -36,6 +36,6 @@ def test_a_position_is_the_same_after_a_journey(dialect: str, found: tuple[objec
 
 
 @pytest.mark.parametrize("text", ["", "~", "x", "1~2", "now~2", "2026-05-04T12:00:00~", "2026-05-04T12:00:00~1~2"])
-def test_other_texts_are_no_positions(text: str) -> None:
+def test_other_texts_are_not_positions(text: str) -> None:
     with pytest.raises(BadField, match="the `next` of the previous page"):
         read_position(dialect_named("sqlite"), text, 2)

@@ -1,4 +1,4 @@
-"""What a report says of its figures: medians, spreads, ratios, goals."""
+"""The figures of a report: medians, spreads, ratios, goals."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +27,14 @@ FAILED = replace(RECORD, engine="mariadb", figures=(), error="it broke")
 
 
 def test_the_ratio_is_that_of_the_medians() -> None:
-    """One slow run of either changes nothing."""
+    """A single slow run of either does not change it."""
     figure = Figure("x", "jobs/s", ours=(80, 90, 10), yardstick=(100, 400, 95))
 
     assert (figure.value, figure.ratio) == (80, 0.8)
 
 
-def test_without_a_yardstick_there_is_no_ratio() -> None:
-    """Nor with one that took nothing, such as the server of an embedded database."""
+def test_without_a_reference_there_is_no_ratio() -> None:
+    """Nor with a reference of zero, such as the server of an embedded database."""
     assert Figure("x", "s", (1,)).ratio is None
     assert Figure("x", "s", (1,), (0,)).ratio is None
 
@@ -51,13 +51,13 @@ def test_without_a_yardstick_there_is_no_ratio() -> None:
         (Figure("x", "", (56,), (1000,)), None),
     ],
 )
-def test_a_goal_is_one_of_the_ratio_or_of_the_figure(figure: Figure, reached: bool | None) -> None:
-    """A bound that is just met is reached; where nothing is asked there is no verdict."""
+def test_a_goal_applies_to_the_ratio_or_to_the_figure(figure: Figure, reached: bool | None) -> None:
+    """A value equal to the bound reaches the goal; without a goal there is no verdict."""
     assert figure.is_reached is reached
 
 
-def test_runs_take_turns() -> None:
-    """Ours, the yardstick's, ours again: a noisy minute hits both."""
+def test_runs_alternate() -> None:
+    """Mayfly, the reference, Mayfly again: a noisy minute affects both."""
     order: list[str] = []
 
     ours, theirs = alternately(lambda: order.append("ours"), lambda: order.append("theirs"), 3)
@@ -66,8 +66,8 @@ def test_runs_take_turns() -> None:
     assert (len(ours), len(theirs)) == (3, 3)
 
 
-def test_values_are_shown_with_the_digits_that_matter() -> None:
-    """And with their spread, unless there is none."""
+def test_values_are_shown_with_significant_digits() -> None:
+    """The spread is added if there is one."""
     assert [format_value(each) for each in (0, 0.12345, 1.5, 99.4, 123.4, 24305.2)] == [
         *("0", "0.123", "1.5", "99.4", "123", "24,305")
     ]
@@ -75,22 +75,22 @@ def test_values_are_shown_with_the_digits_that_matter() -> None:
     assert (format_values((7,)), format_values((1, 1)), format_values(())) == ("7", "1", "")
 
 
-def test_a_goal_says_its_bound() -> None:
-    """As the table shows it."""
+def test_a_goal_shows_its_bound() -> None:
+    """In the format of the table."""
     assert [at_least(0.85).text, at_most(1.3).text, Goal(at_least=21_000, of_ratio=False).text] == [
         *("≥ 0.85", "≤ 1.3", "≥ 21,000")
     ]
 
 
-def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
-    """The JSON file holds everything that the tables need."""
+def test_records_survive_a_round_trip_through_their_file(tmp_path: Path) -> None:
+    """The JSON file has everything that the tables need."""
     write_records(tmp_path / "results.json", [RECORD, FAILED])
 
     assert read_records(tmp_path / "results.json") == [RECORD, FAILED]
 
 
 def test_a_new_record_replaces_the_old_one() -> None:
-    """Of the same benchmark and database; others stay, in the order of the report, and unknown ones go."""
+    """It is that of the same benchmark and database; others stay in the report's order, unknown ones are dropped."""
     order = [("drain", "mariadb"), ("drain", "sqlite"), ("idle", "sqlite")]
     other, gone = replace(RECORD, benchmark="idle"), replace(RECORD, benchmark="gone")
     new = replace(RECORD, times=9)
@@ -98,7 +98,7 @@ def test_a_new_record_replaces_the_old_one() -> None:
     assert merge_record([other, RECORD, gone], new, order) == [new, other]
 
 
-def test_goals_are_judged_at_full_size_only() -> None:
+def test_goals_are_checked_at_full_size_only() -> None:
     """A benchmark that failed is a failure at any size."""
     assert RECORD.is_missed
     assert not replace(RECORD, is_full_size=False).is_missed

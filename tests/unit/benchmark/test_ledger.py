@@ -19,7 +19,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_job_once_is_accepted(directory: Path) -> None:
-    """In any order, also ids that end in zero bytes."""
+    """In any order, including ids that end in zero bytes."""
     for each in (512, 256, 768):
         ledger.record(each)
     ledger._forget()
@@ -47,7 +47,7 @@ def test_a_job_that_ran_twice_or_never_is_an_error(directory: Path, ran: list[in
         check_once(directory, range(1, 4))
 
 
-def test_a_killed_process_keeps_its_notes(directory: Path) -> None:
+def test_the_notes_of_a_killed_process_are_kept(directory: Path) -> None:
     """A note is in the file as soon as it is made."""
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""The text of a cron.d file: what is written survives cron's reading, and every known mistake is named."""
+"""The text of a cron.d file: cron reads what was written, and every known mistake is named."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from mayfly.errors import UsageError
 PYTHON = "/srv/mayfly/.venv/bin/python"
 GOOD_LINE = f"* * * * * mayfly MAYFLY_HOME=/srv/mayfly {PYTHON} -P -m dispatcher\n"
 
-# Chance alone would seldom draw what a shell or cron takes for more than a letter.
+# random text would seldom contain the special characters of a shell or of cron
 SPECIAL = st.sampled_from("%'\" $`;#*")
 paths = st.text(SPECIAL | st.characters(exclude_categories=["C"], exclude_characters="\\")).map("/a b".__add__)
 
@@ -51,25 +51,25 @@ def problems(text: str = GOOD_LINE, *, name: str = "mayfly", mode: int = 0o644, 
 
 
 def test_a_rendered_file_has_no_problem() -> None:
-    """What we write is what we would accept."""
+    """The checks accept our own output."""
     assert problems(make_text(mailto="ops@example.com")) == []
 
 
 def test_the_entry_runs_the_dispatcher_every_minute_as_the_user() -> None:
-    """Five stars, the user, the home, the absolute interpreter; nothing is imported from cron's folder."""
+    """Five stars, the user, the home, the absolute interpreter; nothing is imported from cron's directory."""
     (entry,) = parse_entries(make_text())
 
     assert entry.fields == ("*",) * 5
     assert entry.user == "mayfly"
-    assert entry.words == ["MAYFLY_HOME=/srv/mayfly", PYTHON, "-P", "-m", "dispatcher"]
+    assert entry.words == ["MAYFLY_HOME=/srv/mayfly", PYTHON, "-P", "-m", "mayfly", "dispatch"]
 
 
 @pytest.mark.parametrize(
     "path",
     ["/srv/100% mayfly", "/srv/%%", "/srv/it's", '/srv/"quoted"', "/srv/$HOME `id` #;&|*", "/srv/möbel", "/"],
 )
-def test_a_path_arrives_as_it_was(path: str) -> None:
-    """Spaces, quotes, percent signs and all that a shell would expand reach Python unchanged."""
+def test_a_path_reaches_the_command_unchanged(path: str) -> None:
+    """Spaces, quotes, percent signs and shell expansions are escaped."""
     (entry,) = dispatcher_entries(make_text(home=path, python=path))
 
     assert entry.home == path
@@ -78,8 +78,8 @@ def test_a_path_arrives_as_it_was(path: str) -> None:
 
 
 @given(home=paths, python=paths)
-def test_any_path_arrives_as_it_was(home: str, python: str) -> None:
-    """Whatever a path is made of, it is read back as it was, or refused."""
+def test_any_path_is_unchanged_or_refused(home: str, python: str) -> None:
+    """With any characters."""
     try:
         (entry,) = dispatcher_entries(make_text(home=home, python=python))
     except UsageError:
@@ -108,15 +108,15 @@ def test_any_path_arrives_as_it_was(home: str, python: str) -> None:
         ("mailto", "-froot"),
     ],
 )
-def test_a_value_that_cron_cannot_carry_is_refused(what: str, value: str) -> None:
-    """No value can add a line, change its meaning, or make a file that cron would ignore."""
+def test_a_value_that_cron_cannot_represent_is_refused(what: str, value: str) -> None:
+    """No value can add a line, change its meaning, or make cron ignore the file."""
     with pytest.raises(UsageError):
         make_text(**{what: value})
 
 
 @pytest.mark.parametrize(("mailto", "lines"), [(None, []), ("", ['MAILTO=""']), ("a@b.c,d", ['MAILTO="a@b.c,d"'])])
 def test_mailto_is_written_when_asked_for(mailto: str | None, lines: list[str]) -> None:
-    """No address leaves cron's default, an empty one turns mail off, others are named."""
+    """Without an address cron's default applies, an empty one disables mail, others are written."""
     text = make_text(mailto=mailto)
 
     assert [line for line in text.splitlines() if line.startswith("MAILTO")] == lines
@@ -135,14 +135,14 @@ def test_mailto_is_written_when_asked_for(mailto: str | None, lines: list[str]) 
         ("end\\", "end\\", False),
     ],
 )
-def test_percent_is_read_as_cron_reads_it(written: str, read: str, is_cut: bool) -> None:
-    """A bare percent sign ends the command, an escaped one is itself; a doubled backslash escapes nothing."""
+def test_percent_signs_are_parsed_as_by_cron(written: str, read: str, is_cut: bool) -> None:
+    """A bare percent sign ends the command, an escaped one is literal; a doubled backslash escapes nothing."""
     assert unescape_percent(written) == (read, is_cut)
 
 
 @given(st.text(SPECIAL | st.characters(exclude_characters="\\\n")))
 def test_escaping_is_undone_by_reading(command: str) -> None:
-    """A command without backslashes survives the way through cron."""
+    """A command without backslashes survives the round trip."""
     assert unescape_percent(escape_percent(command)) == (command, False)
 
 
@@ -152,25 +152,29 @@ def test_escaping_is_undone_by_reading(command: str) -> None:
         ("/v/python -m dispatcher", "/v/python"),
         ("cd /srv && A=b nice -n 5 /v/python -B -P -m dispatcher --lane mail", "/v/python"),
         ("/v/python -m dispatcherx", None),
+        ("/v/python -P -m mayfly dispatch --lane mail", "/v/python"),
+        ("MAYFLY_HOME=/h /v/bin/mayfly dispatch", "/v/bin/mayfly"),
+        ("/v/bin/mayfly prune", None),
+        ("/v/python -m mayfly prune", None),
         ("/v/python -m runner", None),
         ("-m dispatcher", None),
         ("echo '-m dispatcher", None),
     ],
 )
-def test_the_interpreter_is_what_runs_the_dispatcher(command: str, interpreter: str | None) -> None:
-    """Found behind assignments and other programs; a line without `-m dispatcher` has none."""
+def test_the_interpreter_of_the_dispatcher_is_found(command: str, interpreter: str | None) -> None:
+    """Behind assignments and other programs; a line without `-m dispatcher` has none."""
     assert make_entry(command).interpreter == interpreter
 
 
 def test_home_comes_from_the_command_or_from_a_line_above() -> None:
-    """As for the shell, the command's own assignment wins over the file's."""
+    """The command's own assignment overrides the file's, as in a shell."""
     text = f'MAYFLY_HOME = "/from file"\n* * * * * u {PYTHON} -m dispatcher\n{GOOD_LINE}'
 
     assert [entry.home for entry in dispatcher_entries(text)] == ["/from file", "/srv/mayfly"]
 
 
-def test_settings_and_comments_are_no_entries() -> None:
-    """Only lines that start something are entries, and they know their line's number."""
+def test_settings_and_comments_are_not_entries() -> None:
+    """Only lines with a command are entries; each has its line number."""
     text = f"# {GOOD_LINE}\n  # x\nA=b c\n'D' = \"* * * * * x y\"\n\t{GOOD_LINE}"
 
     assert [entry.line for entry in parse_entries(text)] == [6]
@@ -187,7 +191,7 @@ def test_settings_and_comments_are_no_entries() -> None:
         "@reboot",
     ],
 )
-def test_times_that_cron_knows_are_accepted(fields: str) -> None:
+def test_valid_times_are_accepted(fields: str) -> None:
     """Stars, numbers, ranges, lists, steps and names, as in crontab(5)."""
     assert wrong_fields(tuple(fields.split())) == []
 
@@ -207,11 +211,11 @@ def test_times_that_cron_knows_are_accepted(fields: str) -> None:
         ("* * * 13 *", "month"),
         ("* * * * 8", "day of the week"),
         ("* * * * mayfly", "day of the week"),
-        ("@minutely", "know"),
+        ("@minutely", "does not support"),
     ],
 )
-def test_a_wrong_time_is_named(fields: str, meaning: str) -> None:
-    """One wrong field, one sentence that says which."""
+def test_an_invalid_time_is_named(fields: str, meaning: str) -> None:
+    """One invalid field, one sentence that names it."""
     (wrong,) = wrong_fields(tuple(fields.split()))
 
     assert meaning in wrong
@@ -230,7 +234,7 @@ def test_a_wrong_time_is_named(fields: str, meaning: str) -> None:
         (lambda: problems(owner_uid=1000), "1000"),
         (lambda: problems(GOOD_LINE.rstrip("\n")), "line break"),
         (lambda: problems(GOOD_LINE.replace("\n", " \r\n")), "Windows"),
-        (lambda: problems(GOOD_LINE.replace("* * * * *", "60 * * * *")), "'60' is no minute"),
+        (lambda: problems(GOOD_LINE.replace("* * * * *", "60 * * * *")), "'60' is not a valid minute"),
         (lambda: problems(GOOD_LINE + "* * * * *\n"), "Line 2"),
         (lambda: problems(GOOD_LINE.replace("* mayfly", "* nobody-knows")), "no user 'nobody-knows'"),
         (lambda: problems(GOOD_LINE.replace("dispatcher", "dispatcher --lane 100%")), r"\%"),
@@ -245,14 +249,14 @@ def test_a_wrong_time_is_named(fields: str, meaning: str) -> None:
     ],
 )
 def test_each_mistake_is_one_problem(make: Callable[[], list[str]], word: str) -> None:
-    """Every mistake by which cron would not start the dispatcher gives one sentence that names it."""
+    """Every mistake that keeps cron from starting the dispatcher gives one sentence that names it."""
     (problem,) = make()
 
     assert word in problem
 
 
 def test_hard_links_are_a_problem() -> None:
-    """cron ignores a file that has a second name."""
+    """cron ignores a file with a second name."""
     (problem,) = find_problems(
         replace(CronFile("mayfly", GOOD_LINE), links=2),
         user_exists=lambda user: True,
@@ -263,13 +267,13 @@ def test_hard_links_are_a_problem() -> None:
 
 
 def test_an_entry_without_a_user_is_a_problem() -> None:
-    """A line of a user's own crontab, put into cron.d, has its command where the user should be."""
+    """A line of a user's crontab, copied to cron.d, has its command in the place of the user."""
     found = problems(GOOD_LINE.replace("mayfly MAYFLY_HOME=/srv/mayfly ", ""))
 
     assert any(f"no user '{PYTHON}'" in problem for problem in found)
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL_FILE", "TOKENS", "# DATABASE_URL"])
-def test_what_only_looks_like_a_secret_is_no_problem(name: str) -> None:
-    """The name of a file that holds a secret may stand in the cron file."""
+def test_the_path_of_a_secret_file_is_no_problem(name: str) -> None:
+    """Only the secret itself must not be in the cron file."""
     assert problems(f"{name}=/run/secrets/x\n{GOOD_LINE}") == []

@@ -1,4 +1,4 @@
-"""The help of `mayfly`: every verb loads, and says in one line what it does."""
+"""The help of `mayfly`: every verb loads and has a description of one line."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mayfly.cli.main import VERBS, mayfly
+from mayfly.cli import VERBS, mayfly
 
 WIDTH = 78  # click leaves two columns of 80 free
 
@@ -21,7 +21,8 @@ def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click
             yield from commands(command, own)
 
 
-ALL = list(commands(mayfly, click.Context(mayfly, info_name="mayfly")))
+ROOT = click.Context(mayfly, info_name="mayfly")
+ALL = list(commands(mayfly, ROOT))
 
 
 def test_every_verb_of_the_table_is_a_command_of_its_name() -> None:
@@ -29,7 +30,7 @@ def test_every_verb_of_the_table_is_a_command_of_its_name() -> None:
     listed = mayfly.list_commands(click.Context(mayfly))
 
     assert listed == sorted(VERBS)
-    assert [VERBS[name].partition(":")[2] for name in listed] == listed
+    assert [mayfly.get_command(click.Context(mayfly), name).name for name in listed] == listed  # type: ignore[union-attr]
 
 
 def test_an_unknown_verb_is_none() -> None:
@@ -45,8 +46,8 @@ def test_an_unknown_verb_is_none() -> None:
          " Did you mean 'dead'?"),
     ],
 )  # fmt: skip
-def test_a_misspelled_word_suggests_the_right_one(arguments: list[str], hint: str) -> None:
-    """Verbs, verbs below a verb, and words that an option takes."""
+def test_a_misspelled_word_gets_a_suggestion(arguments: list[str], hint: str) -> None:
+    """Verbs, subcommands, and values of options."""
     refused = CliRunner().invoke(mayfly, arguments)
 
     assert refused.exit_code == 2  # click's own; `mayfly` exits with 64
@@ -59,22 +60,45 @@ def test_a_verb_that_resembles_none_gets_no_suggestion() -> None:
     assert refused.output.endswith("No such command 'nonsense'.\n")
 
 
-@pytest.mark.parametrize("name", ["", "batches", "lanes", "schedules", "token"])
-def test_no_line_of_a_list_of_commands_is_cut(name: str) -> None:
-    """Each fits 80 columns."""
-    root = click.Context(mayfly, info_name="mayfly")
-    group = mayfly.get_command(root, name) if name else mayfly
-    assert group is not None
-    context = click.Context(group, parent=root if name else None, info_name=name or "mayfly", terminal_width=WIDTH)
+GROUPS = [context for context, command in ALL if isinstance(command, click.Group)]
 
-    _usage, listed = group.get_help(context).split("Commands:")
 
-    assert "..." not in listed
-    assert len(listed.strip().splitlines()) == len(group.list_commands(context))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("group", [ROOT, *GROUPS], ids=lambda context: context.command_path)
+def test_no_line_of_a_list_of_commands_is_cut(group: click.Context) -> None:
+    """One line per command, within 80 columns."""
+    assert isinstance(group.command, click.Group)
+    context = click.Context(group.command, parent=group.parent, info_name=group.info_name, terminal_width=WIDTH)
+
+    listed = group.command.get_help(context).split("Commands:")[1].strip().splitlines()
+
+    assert not [line for line in listed if len(line) > WIDTH or line.endswith("...")]
+    assert len(listed) == len(group.command.list_commands(group))
 
 
 @pytest.mark.parametrize(("context", "command"), ALL, ids=lambda given: getattr(given, "command_path", ""))
-def test_every_option_says_what_it_does(context: click.Context, command: click.Command) -> None:
-    """And every command."""
+def test_the_first_line_of_each_help_is_one_sentence(context: click.Context, command: click.Command) -> None:
+    """It fits 80 columns unwrapped, in the help of the command and after its name in a list of commands."""
+    assert command.help is not None
+    sentence = command.help.split("\n\n")[0]
+    shown = CliRunner().invoke(mayfly, [*context.command_path.split()[1:], "--help"], terminal_width=80).output
+    names = context.parent.command.list_commands(context.parent)  # type: ignore[union-attr]
+
+    assert sentence.endswith(".")
+    assert f"\n  {sentence}\n" in shown
+    assert len(f"  {max(names, key=len)}  {sentence}") <= WIDTH
+    assert command.get_short_help_str(WIDTH) == sentence
+
+
+@pytest.mark.parametrize(("context", "command"), ALL, ids=lambda given: getattr(given, "command_path", ""))
+def test_no_line_of_a_help_is_wider_than_a_terminal(context: click.Context, command: click.Command) -> None:
+    """80 columns; an option's help may wrap, but is never cut."""
+    own = click.Context(command, parent=context.parent, info_name=context.info_name, terminal_width=80)
+
+    assert max(map(len, command.get_help(own).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("context", "command"), ALL, ids=lambda given: getattr(given, "command_path", ""))
+def test_every_option_has_a_help_text(context: click.Context, command: click.Command) -> None:
+    """So has every command."""
     assert command.help
     assert all(each.help for each in command.get_params(context) if isinstance(each, click.Option))

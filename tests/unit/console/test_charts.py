@@ -1,8 +1,9 @@
-"""Charts: shapes lie within the drawing, axes are readable, and the text alternative says the same."""
+"""Charts: shapes lie within the drawing, axes are readable, and the text alternative has the same figures."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from console.web.charts import (
     COUNTS,
+    DURATION,
     DURATIONS,
     HEIGHT,
     MAX_MARKS,
@@ -21,27 +23,27 @@ from console.web.charts import (
     AxisUnit,
     Chart,
     Series,
+    Sparkline,
     count_text,
     count_unit,
-    draw,
     duration_text,
-    duration_unit,
     marks,
     runs,
     short_count,
-    sparkline,
     time_marks,
 )
 from console.web.overview import charts_of, rate_of
+from console.web.page import TEMPLATES
 from mayfly.admin.charts import PERIODS, ChartPoint, History, points_of
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 STEP = timedelta(minutes=15)
 SVG = "{http://www.w3.org/2000/svg}"
 
+MACROS = cast(Any, TEMPLATES.get_template("chart.html").module)
 values = st.lists(st.none() | st.floats(0, 1e12), min_size=1, max_size=96)
 nows = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given one
-units = st.sampled_from([count_unit("per minute"), duration_unit()])
+units = st.sampled_from([count_unit("per minute"), DURATION])
 
 
 def make_chart(*columns: list[float | None], unit: AxisUnit | None = None, as_bars: bool = False) -> Chart:
@@ -50,8 +52,16 @@ def make_chart(*columns: list[float | None], unit: AxisUnit | None = None, as_ba
     return Chart("chart", "A title", unit or count_unit(""), STEP, begins, series, as_bars)
 
 
+def draw(chart: Chart) -> str:
+    return str(MACROS.svg(chart))
+
+
+def sparkline(values: list[int], label: str) -> str:
+    return str(MACROS.sparkline(Sparkline(values), label))
+
+
 def parsed(text: str) -> ElementTree.Element:
-    return ElementTree.fromstring(str(text).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+    return ElementTree.fromstring(text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
 
 
 def numbers(element: ElementTree.Element, *names: str) -> list[float]:
@@ -152,11 +162,11 @@ def test_a_chart_has_text_alternatives() -> None:
 
     drawn = parsed(draw(chart))
 
-    title, told = drawn.find(f"{SVG}title"), drawn.find(f"{SVG}desc")
+    title, description = drawn.find(f"{SVG}title"), drawn.find(f"{SVG}desc")
     assert title is not None
-    assert told is not None
-    assert drawn.attrib["aria-labelledby"].split() == [title.attrib["id"], told.attrib["id"]]
-    assert told.text == "series 0: highest 12,500 (04 May 12:15 UTC), last 3 per minute."
+    assert description is not None
+    assert drawn.attrib["aria-labelledby"].split() == [title.attrib["id"], description.attrib["id"]]
+    assert description.text == "series 0: highest 12,500 (04 May 12:15 UTC), last 3 per minute."
     hints = [each.text for each in drawn.findall(f"{SVG}rect/{SVG}title")]
     assert hints[1] == "04 May 12:15 UTC: series 0 12,500"
     assert len(hints) == 3

@@ -1,10 +1,11 @@
 """The form built from the JSON schema of a payload, and the payload built from the form."""
 
+from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from console.web.enqueue import inputs_of, payload_of
 from mayfly.errors import BadField
@@ -52,7 +53,7 @@ def test_each_field_gets_the_input_of_its_type() -> None:
 
 
 def test_a_filled_form_becomes_a_valid_payload() -> None:
-    """Numbers are numbers, and empty fields are left out."""
+    """Numbers are numbers, and empty fields are omitted."""
     payload = filled(
         name="12", count="5", ratio="", loud="true", colour='"blue"', kind='"b"', tags='["x"]', inner='{"x": 2}'
     )
@@ -69,3 +70,39 @@ def test_invalid_json_is_refused_by_field_name() -> None:
         filled(name="x", tags="[1,")
     assert filled(name="x", count="many")["count"] == "many"
     assert filled()["name"] == ""
+
+
+class Reminder(BaseModel):
+    home_address: Inner
+    second: Inner = Field(Inner(), title="Second address")
+    api_key: str
+    send_at: AwareDatetime = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
+    day: date | None = None
+
+
+def test_a_nested_field_is_labelled_by_its_own_name() -> None:
+    """Not by the class of its model; a title of the field comes first."""
+    labels = {each.name: each.label for each in inputs_of(Reminder.model_json_schema(), {})}
+
+    assert (labels["home_address"], labels["second"]) == ("Home Address", "Second address")
+
+
+def test_dates_and_times_are_picked() -> None:
+    """In UTC; a time with a zone, as another program may send it, stays as it is."""
+    schema = Reminder.model_json_schema()
+    inputs = {each.name: each for each in inputs_of(schema, {})}
+    given = {"payload.send_at": "2026-05-05T08:15", "payload.day": "2026-05-05"}
+    payload = payload_of(inputs_of(schema, given))
+    other = payload_of(inputs_of(schema, {"payload.send_at": "2026-05-05T08:15+02:00"}))
+
+    assert (inputs["send_at"].kind, inputs["send_at"].value) == ("datetime", "2026-05-04T12:30:00")
+    assert inputs["day"].kind == "date"
+    assert (payload["send_at"], payload["day"]) == ("2026-05-05T08:15Z", "2026-05-05")
+    assert other["send_at"] == "2026-05-05T08:15+02:00"
+
+
+def test_redacted_fields_are_secret() -> None:
+    """In any case of letters, as everywhere else."""
+    inputs = inputs_of(Reminder.model_json_schema(), {}, ["API_KEY"])
+
+    assert [each.name for each in inputs if each.is_secret] == ["api_key"]

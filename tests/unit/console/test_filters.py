@@ -29,6 +29,7 @@ def test_parameters_of_an_address_become_a_filter() -> None:
     [
         {"id": "x"}, {"id": "0"}, {"id": "99999999999999999999"}, {"id": "1 OR 1=1"}, {"id": "٣"}, {"since": "2y"},
         {"since": "now"}, {"since": "999999w"}, {"status": "gone"}, {"type": "a\x00"}, {"ended": "'"},
+        {"since": "0001-01-01T00:00:00+14:00"}, {"before": "9999-12-31T23:59:59-12:00"},
     ],
 )  # fmt: skip
 def test_invalid_values_are_refused(wrong: dict[str, str]) -> None:
@@ -55,11 +56,20 @@ def test_future_times_are_relative_to_now() -> None:
 @pytest.mark.parametrize(
     ("page_filter", "is_narrow"),
     [(PageFilter(), False), (PageFilter(status="dead"), False), (PageFilter(lane="x"), True),
-     (PageFilter(lane="x", text="y"), False), (PageFilter(status="dead", error="f"), True)],
+     (PageFilter(text="y"), True), (PageFilter(field="y"), True),
+     (PageFilter(value="y"), False), (PageFilter(status="dead", error="f"), True)],
 )  # fmt: skip
 def test_acting_on_all_matching_jobs_needs_a_narrow_filter(page_filter: PageFilter, is_narrow: bool) -> None:
-    """By columns, and by more than the status."""
+    """By more than the status."""
     assert page_filter.is_narrow is is_narrow
+
+
+def test_a_text_may_name_a_payload_field() -> None:
+    """As in `payload.order.id=7`, beside the field of the form."""
+    found = PageFilter(text="payload.order.id=7", field="to", value="ann").job_filter(NOW)
+
+    assert (found.text, found.payload) == (None, (("to", "ann"), ("order.id", "7")))
+    assert PageFilter(text="payload x=7").job_filter(NOW) == JobFilter(text="payload x=7")
 
 
 def test_the_equivalent_command_is_quoted_for_a_shell() -> None:
@@ -67,3 +77,6 @@ def test_the_equivalent_command_is_quoted_for_a_shell() -> None:
     assert command_for("retry", PageFilter(id="3,4")) == "mayfly retry 3 4"
     assert command_for("cancel", PageFilter(lane="a b", type="$(x)")) == "mayfly cancel --lane 'a b' --type '$(x)'"
     assert command_for("cancel", PageFilter(lane="x", since="1h")) is None
+    assert command_for("retry", PageFilter(text="a b")) == "mayfly retry --text 'a b'"
+    assert command_for("retry", PageFilter(text="payload.order.id=7")) == "mayfly retry --payload order.id=7"
+    assert command_for("retry", PageFilter(field="to", value="a b")) == "mayfly retry --payload 'to=a b'"

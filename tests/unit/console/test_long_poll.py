@@ -81,8 +81,12 @@ def test_each_job_wakes_one_waiter_in_order_of_arrival() -> None:
         return found
 
     async def wait_five_times() -> list[bool]:
-        polls, until = LongPoll(count_and_take), in_future(0.12)
-        return await asyncio.gather(*(polls.wait(["mail"], until) for _ in range(5)))
+        polls, until = LongPoll(count_and_take), in_future(LONG_SECONDS)
+        waiting = [asyncio.create_task(polls.wait(["mail"], until)) for _ in range(5)]
+        while len(counts.queries) < 2:
+            await asyncio.wait(waiting, timeout=0.01)
+        polls.close()
+        return await asyncio.gather(*waiting)
 
     assert asyncio.run(wait_five_times()) == [True, True, False, False, False]
     assert [each["mail"] for each in counts.queries[:2]] == [5, 3]
@@ -95,10 +99,10 @@ def test_a_waiter_woken_in_vain_waits_for_the_next_regular_query() -> None:
 
     async def wait_again() -> None:
         polls = LongPoll(counts.count)
-        was_in_vain = False
+        found_nothing = False
         until = in_future(0.2)
         while monotonic() < until:
-            was_in_vain = await polls.wait(["mail"], until, was_in_vain)
+            found_nothing = await polls.wait(["mail"], until, found_nothing)
 
     asyncio.run(wait_again())
 

@@ -1,6 +1,8 @@
 """How often a client may send requests, and how often it may fail to log in."""
 
-from console.rate_limit import FORGET_AFTER_SECONDS, MAX_CLIENTS, LoginAttempts, RateLimiter
+import pytest
+
+from console.rate_limit import FORGET_AFTER_SECONDS, MAX_CLIENTS, LoginAttempts, RateLimiter, network_of
 
 
 def test_a_burst_is_allowed_and_then_the_rate() -> None:
@@ -69,3 +71,18 @@ def test_the_number_of_remembered_failures_is_bounded() -> None:
 
     assert attempts.wait("waits", 60) > 0
     assert len(attempts._failed) < MAX_CLIENTS
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_the_addresses_of_an_ipv6_network_count_as_one(address: str, network: str) -> None:
+    """One client has a whole /64 and could use a new address for each attempt."""
+    assert network_of(address) == network

@@ -7,14 +7,15 @@ from types import ModuleType
 
 import pytest
 
-from mayfly.db.dialects import base, mysql, postgres, sqlite
+from mayfly.db import dialects
+from mayfly.db.dialects import mysql, postgres, sqlite
 
 
 def class_statements(module: ModuleType) -> Iterator[tuple[str, ast.stmt]]:
-    """Name and statement of everything that the dialect class of a module defines."""
+    """Name and statement of every attribute that the dialect class of a module defines."""
     classes = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
-    dialects = [node for node in classes if "Dialect" in (node.name, *(ast.unparse(each) for each in node.bases))]
-    for node in (statement for each in dialects for statement in each.body):
+    found = [node for node in classes if "Dialect" in (node.name, *(ast.unparse(each) for each in node.bases))]
+    for node in (statement for each in found for statement in each.body):
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
         elif isinstance(node, ast.Assign):
@@ -28,7 +29,7 @@ def has_default(statement: ast.stmt) -> bool:
     return not declared_only and "NotImplementedError" not in ast.unparse(statement)
 
 
-SHARED = {name for name, statement in class_statements(base) if has_default(statement)}
+SHARED = {name for name, statement in class_statements(dialects) if has_default(statement)}
 
 
 @pytest.mark.parametrize("module", [mysql, postgres, sqlite])

@@ -1,4 +1,4 @@
-"""What differs between databases, as far as it can be seen without one."""
+"""Differences between databases that can be tested without one."""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
@@ -9,6 +9,7 @@ import pymysql
 import pytest
 
 from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
+from mayfly.db.dialects.postgres import session_options
 from mayfly.errors import BadDatabaseOption
 from mayfly.queue.claim import due_statement
 from mayfly.queue.insert import keeping_keys
@@ -40,8 +41,8 @@ class SqliteError(sqlite3.OperationalError):
         ("sqlite", "ON CONFLICT (unique_key) WHERE"),
     ],
 )
-def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> None:
-    """An engine made with mariadb+pymysql:// is a MySQL too, under a name of its own."""
+def test_an_insert_with_a_held_key_is_ignored_in_every_dialect(name: str, clause: str) -> None:
+    """An engine with mariadb+pymysql:// is MySQL too, under another name."""
     before, after = keeping_keys(dialect_named(name))
 
     assert clause in f"INSERT {before}INTO mayfly_jobs{after}"
@@ -56,7 +57,7 @@ def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> N
         ("sqlite", "ON CONFLICT (lane) DO UPDATE"),
     ],
 )
-def test_a_row_is_written_over_in_every_language(name: str, clause: str) -> None:
+def test_an_upsert_is_written_in_every_dialect(name: str, clause: str) -> None:
     """Repeating it changes nothing."""
     assert clause in dialect_named(name).upsert("mayfly_lanes", ("lane",), ["lane", "passed_over"])
 
@@ -70,7 +71,7 @@ def test_a_row_is_written_over_in_every_language(name: str, clause: str) -> None
         ("sqlite", "strftime("),
     ],
 )
-def test_every_database_is_asked_for_its_clock(name: str, clock: str) -> None:
+def test_every_database_is_queried_for_its_clock(name: str, clock: str) -> None:
     """With all its digits, in UTC."""
     assert clock in dialect_named(name).utc_now
 
@@ -78,14 +79,22 @@ def test_every_database_is_asked_for_its_clock(name: str, clock: str) -> None:
 @pytest.mark.parametrize(
     ("name", "locks"), [("mysql", True), ("mariadb", True), ("postgresql", True), ("sqlite", False)]
 )
-def test_rows_are_locked_where_rows_can_be(name: str, locks: bool) -> None:
-    """And those that another claim holds are skipped, never waited for."""
+def test_rows_are_locked_if_the_database_has_row_locks(name: str, locks: bool) -> None:
+    """Rows locked by another claim are skipped, not waited for."""
     assert due_statement(dialect_named(name)).endswith(" FOR UPDATE SKIP LOCKED") is locks
 
 
+def test_options_of_the_url_come_after_ours() -> None:
+    """The server applies the last one; a name with a space stays one value."""
+    options = session_options("my shop", "-csearch_path=jobs -c jit=on")
+
+    assert options.startswith("-c application_name=my\\ shop -c timezone=UTC -c statement_timeout=10s ")
+    assert options.endswith(" -csearch_path=jobs -c jit=on")
+
+
 @pytest.mark.parametrize("name", SERVERS)
-def test_no_connection_waits_for_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cut network must not hang a runner: to connect takes three seconds at most."""
+def test_connecting_has_a_timeout(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut network must not block a runner: connecting takes at most three seconds."""
     url, driver = SERVERS[name]
     asked: dict[str, Any] = {}
 
@@ -120,13 +129,13 @@ def test_no_connection_waits_for_ever(name: str, monkeypatch: pytest.MonkeyPatch
         ("{ids of id}", "{ids of id}"),
     ],
 )
-def test_parameters_are_written_as_the_driver_reads_them(name: str, statement: str, rendered: str) -> None:
-    """Casts, times and words with a colon are none, and a % is only a %."""
+def test_parameters_are_rendered_in_the_style_of_the_driver(name: str, statement: str, rendered: str) -> None:
+    """Casts, times and words with a colon are not parameters, and a % is literal."""
     assert dialect_named(name).rendered(statement) == rendered
 
 
-def test_sqlites_own_way_is_ours() -> None:
-    """Nothing to write anew, also where a % stands."""
+def test_the_parameter_style_of_sqlite_is_ours() -> None:
+    """The statement is unchanged, also with a %."""
     statement = "SELECT strftime('%H:%M', :at) % 7"
 
     assert dialect_named("sqlite").rendered(statement) == statement
@@ -140,8 +149,8 @@ def test_sqlites_own_way_is_ours() -> None:
         ("sqlite", "2026-05-04 10:00:00.000000"),
     ],
 )
-def test_times_are_given_in_utc(name: str, expected: object) -> None:
-    """Whatever zone they come in; SQLite compares texts, so each has all its digits."""
+def test_times_are_bound_in_utc(name: str, expected: object) -> None:
+    """From any zone; SQLite compares texts, so each one has all its digits."""
     noon = datetime(2026, 5, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
     assert dialect_named(name).bound(noon) == expected
@@ -168,12 +177,12 @@ def test_times_are_given_in_utc(name: str, expected: object) -> None:
         (1114, ErrorKind.FULL),
         (1290, ErrorKind.FULL),  # read-only
         (1146, ErrorKind.NO_TABLE),
-        (1064, ErrorKind.OTHER),  # our own mistake
+        (1064, ErrorKind.OTHER),  # a bug of ours
     ],
 )
-def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: ErrorKind) -> None:
-    """Each means one thing to us."""
-    error = pymysql.err.OperationalError(code, "said the server")
+def test_errors_of_mysql_are_classified_by_number(name: str, code: int, meaning: ErrorKind) -> None:
+    """Each has one meaning."""
+    error = pymysql.err.OperationalError(code, "server error")
 
     assert dialect_named(name).error_kind(error) is meaning
 
@@ -196,9 +205,9 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: ErrorK
         ("42601", ErrorKind.OTHER),
     ],
 )
-def test_postgres_errors_are_known_by_state(state: str, meaning: ErrorKind) -> None:
-    """Each means one thing to us."""
-    error = psycopg.errors.lookup(state)("said the server")
+def test_errors_of_postgres_are_classified_by_sqlstate(state: str, meaning: ErrorKind) -> None:
+    """Each has one meaning."""
+    error = psycopg.errors.lookup(state)("server error")
 
     assert dialect_named("postgresql").error_kind(error) is meaning
 
@@ -210,11 +219,15 @@ def test_postgres_errors_are_known_by_state(state: str, meaning: ErrorKind) -> N
         ('FATAL: password authentication failed for user "x"', psycopg.OperationalError, ErrorKind.REFUSED),
         ('FATAL: database "x" does not exist', psycopg.OperationalError, ErrorKind.REFUSED),
         ("no pg_hba.conf entry for host", psycopg.OperationalError, ErrorKind.REFUSED),
+        ("FATAL: no such database: x", psycopg.OperationalError, ErrorKind.REFUSED),
+        ("FATAL: no more connections allowed (max_client_conn)", psycopg.OperationalError, ErrorKind.CROWDED),
         ("the query has 0 placeholders", psycopg.ProgrammingError, ErrorKind.OTHER),
     ],
 )
-def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.Error], meaning: ErrorKind) -> None:
-    """Then its words must do."""
+def test_errors_of_postgres_while_connecting_are_classified_by_text(
+    words: str, kind: type[psycopg.Error], meaning: ErrorKind
+) -> None:
+    """They have no SQLSTATE."""
     assert dialect_named("postgresql").error_kind(kind(words)) is meaning
 
 
@@ -231,6 +244,6 @@ def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.
         ("near SELEC: syntax error", "SQLITE_ERROR", ErrorKind.OTHER),
     ],
 )
-def test_sqlites_errors_are_known_by_name(words: str, name: str, meaning: ErrorKind) -> None:
-    """Their extended names begin with the plain ones."""
+def test_errors_of_sqlite_are_classified_by_name(words: str, name: str, meaning: ErrorKind) -> None:
+    """Extended names begin with the plain ones."""
     assert dialect_named("sqlite").error_kind(SqliteError(words, name)) is meaning

@@ -1,14 +1,13 @@
-"""Which server answered, and whether it is new enough."""
+"""Detection of the server, and of a version that is too old."""
 
 import pytest
 
-from mayfly.db.dialects import dialect_named
-from mayfly.db.dialects.base import DatabaseServer
+from mayfly.db.dialects import DatabaseServer, dialect_named
 from mayfly.errors import ServerTooOld
 
 
 def test_a_server_without_skip_locked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With both versions in the sentence: the one that is there, and the one that is needed."""
+    """The sentence has both versions: that of the server and the required one."""
     mysql = dialect_named("mysql")
     monkeypatch.setattr(type(mysql), "server", lambda *_: DatabaseServer("MySQL", (5, 7, 44)))
 

@@ -1,11 +1,11 @@
-"""The usual DATABASE_URL is read without SQLAlchemy."""
+"""A plain DATABASE_URL is parsed without SQLAlchemy."""
 
 from typing import Any
 
 import pytest
 
-from mayfly.db import url
-from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
+from mayfly.db import dialects
+from mayfly.db.dialects import mysql, postgres, sqlite
 
 PLAIN = [
     "://user:secret@db.example:7000/jobs",
@@ -28,20 +28,20 @@ PLAIN = [
         ("mysql+pymysql://u@localhost/d?ssl_ca=/etc/ca.pem", False),
     ],
 )
-def test_tls_is_left_out_only_where_nothing_leaves_this_machine(url: str, is_off: bool) -> None:
-    """A URL that speaks of TLS is taken at its word."""
-    assert ("ssl_disabled" in mysql_arguments(url)) is is_off
+def test_tls_is_off_only_for_connections_within_this_machine(url: str, is_off: bool) -> None:
+    """TLS options of a URL are kept."""
+    assert ("ssl_disabled" in mysql.arguments(url)) is is_off
 
 
 @pytest.mark.parametrize("server", PLAIN)
 def test_plain_urls_need_no_sqlalchemy(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To import it takes longer than to claim a batch."""
+    """Importing it takes longer than claiming a batch."""
 
     def refuse(url: str) -> Any:
         raise AssertionError(url)
 
-    monkeypatch.setattr(url, "_by_sqlalchemy", refuse)
+    monkeypatch.setattr(dialects, "arguments_by_sqlalchemy", refuse)
 
-    assert mysql_arguments(f"mysql+pymysql{server}")["database"] == "jobs"
-    assert postgres_arguments(f"postgresql+psycopg{server}?sslmode=require")["dbname"] == "jobs"
-    assert sqlite_arguments("sqlite:////var/mayfly.db") == {"database": "/var/mayfly.db"}
+    assert mysql.arguments(f"mysql+pymysql{server}")["database"] == "jobs"
+    assert postgres.arguments(f"postgresql+psycopg{server}?sslmode=require")["dbname"] == "jobs"
+    assert sqlite.arguments("sqlite:////var/mayfly.db") == {"database": "/var/mayfly.db"}

@@ -1,14 +1,13 @@
-"""The open connections of one database: never more than allowed, and none that is lost for ever."""
+"""The connection pool of one database: its size is bounded, and no slot is lost."""
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mayfly.db import pool
-from mayfly.db.connection import Connection
+from mayfly.db import connection as connection_module
+from mayfly.db.connection import Connection, ConnectionPool
 from mayfly.db.dialects import dialect_named
-from mayfly.db.pool import ConnectionPool
 from mayfly.errors import ConnectionsUsedUp
 
 
@@ -16,8 +15,8 @@ def connect() -> Connection:
     return Connection(sqlite3.connect(":memory:", check_same_thread=False), dialect_named("sqlite"))
 
 
-def test_the_last_that_came_back_is_lent_first() -> None:
-    """The others may go cold."""
+def test_the_connection_returned_last_is_lent_first() -> None:
+    """So the others stay idle."""
     connections = ConnectionPool(connect, 2)
     first, second = connections.take(), connections.take()
     connections.put_back(first)
@@ -26,9 +25,9 @@ def test_the_last_that_came_back_is_lent_first() -> None:
     assert connections.take() is second
 
 
-def test_whoever_finds_none_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some patience, with a sentence that says what to do."""
-    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
+def test_a_caller_that_finds_no_free_connection_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a timeout, with the remedy."""
+    monkeypatch.setattr(connection_module, "WAIT_TIMEOUT_SECONDS", 0.01)
     connections = ConnectionPool(connect, 2)
     connections.take()
     connections.take()
@@ -37,9 +36,9 @@ def test_whoever_finds_none_left_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         connections.take()
 
 
-def test_one_that_was_thrown_away_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is closed, and the next is a new one."""
-    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
+def test_a_discarded_connection_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is closed, and the next one is new."""
+    monkeypatch.setattr(connection_module, "WAIT_TIMEOUT_SECONDS", 0.01)
     connections = ConnectionPool(connect, 1)
     cut = connections.take()
     connections.discard(cut)
@@ -49,9 +48,9 @@ def test_one_that_was_thrown_away_leaves_its_place(monkeypatch: pytest.MonkeyPat
         cut.execute("SELECT 1")
 
 
-def test_a_connection_that_could_not_be_made_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is away for a while costs nothing for ever."""
-    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
+def test_a_failed_connection_attempt_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is down for a while does not shrink the pool."""
+    monkeypatch.setattr(connection_module, "WAIT_TIMEOUT_SECONDS", 0.01)
     answers = [sqlite3.OperationalError("away"), sqlite3.OperationalError("away"), None]
 
     def try_to_connect() -> Connection:
@@ -68,8 +67,8 @@ def test_a_connection_that_could_not_be_made_leaves_its_place(monkeypatch: pytes
     assert connections.take().execute("SELECT 7").scalar() == 7
 
 
-def test_whoever_waits_gets_the_one_that_comes_back() -> None:
-    """Threads share what there is."""
+def test_a_waiting_caller_gets_the_connection_that_is_returned() -> None:
+    """Threads share the pool."""
     connections = ConnectionPool(connect, 1)
     lent = connections.take()
     with ThreadPoolExecutor(1) as threads:
@@ -79,8 +78,8 @@ def test_whoever_waits_gets_the_one_that_comes_back() -> None:
         assert waiting.result(timeout=60) is lent
 
 
-def test_closing_closes_what_is_idle() -> None:
-    """And what is taken after it is new."""
+def test_close_closes_idle_connections() -> None:
+    """A connection taken afterwards is new."""
     connections = ConnectionPool(connect, 1)
     lent = connections.take()
     connections.put_back(lent)

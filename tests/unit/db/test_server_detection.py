@@ -1,14 +1,14 @@
-"""A server is known by what it says of itself, and one without SKIP LOCKED is refused."""
+"""A server is identified by its version, and one without SKIP LOCKED is refused."""
 
 from typing import Any
 
 import pytest
 from sqlalchemy import make_url
 
-from mayfly.db.dialects.base import MIN_VERSIONS, DatabaseServer, mysql_server, postgres_server
+from mayfly.db.dialects import MIN_VERSIONS, DatabaseServer, mysql, postgres
 
 
-def told_by_sqlalchemy(version: str) -> str:
+def as_sqlalchemy_detects(version: str) -> str:
     dialect: Any = make_url("mysql+pymysql://").get_dialect()()
     dialect._parse_server_version(version)
     product = "MariaDB" if dialect.is_mariadb else "MySQL"
@@ -28,32 +28,32 @@ def told_by_sqlalchemy(version: str) -> str:
         "9.1.0-log",
     ],
 )
-def test_the_two_mysqls_are_told_apart_as_by_sqlalchemy(version: str) -> None:
-    """And their versions are written alike."""
-    assert str(mysql_server(version)) == told_by_sqlalchemy(version)
+def test_mysql_and_mariadb_are_distinguished_as_by_sqlalchemy(version: str) -> None:
+    """Their versions have the same format."""
+    assert str(mysql.server_of(version)) == as_sqlalchemy_detects(version)
 
 
 @pytest.mark.parametrize(("version", "product"), [("proxy", "MySQL"), ("", "MySQL"), ("some MariaDB", "MariaDB")])
-def test_a_server_that_does_not_tell_its_version_is_let_be(version: str, product: str) -> None:
-    """Whatever it lacks, its own errors will say so."""
-    server = mysql_server(version)
+def test_a_server_without_a_version_is_accepted(version: str, product: str) -> None:
+    """Its own errors will show what it lacks."""
+    server = mysql.server_of(version)
 
     assert (str(server), server.is_known) == (product, True)
 
 
 @pytest.mark.parametrize(("number", "name"), [(150006, "PostgreSQL 15.6"), (120000, "PostgreSQL 12.0")])
-def test_postgres_is_known_by_its_number(number: int, name: str) -> None:
-    """As libpq gives it."""
-    assert (str(postgres_server(number)), postgres_server(number).is_known) == (name, True)
+def test_the_version_of_postgres_is_its_number(number: int, name: str) -> None:
+    """As libpq returns it."""
+    assert (str(postgres.server_of(number)), postgres.server_of(number).is_known) == (name, True)
 
 
-def test_a_postgres_of_long_ago_is_not_known() -> None:
-    """Its number had three parts then, of which the first two are enough."""
-    assert not postgres_server(90624).is_known
+def test_an_old_postgres_is_not_supported() -> None:
+    """Its number had three parts, of which the first two suffice."""
+    assert not postgres.server_of(90624).is_known
 
 
 @pytest.mark.parametrize("product", MIN_VERSIONS)
-def test_the_oldest_server_is_known_and_what_came_before_is_not(product: str) -> None:
-    """The first with SKIP LOCKED, or with what else is asked of it."""
+def test_the_oldest_supported_server_is_accepted_and_older_ones_are_not(product: str) -> None:
+    """It is the first with SKIP LOCKED and the other features that are needed."""
     assert DatabaseServer(product, MIN_VERSIONS[product]).is_known
     assert not DatabaseServer(product, (MIN_VERSIONS[product][0] - 1, 99)).is_known

@@ -1,15 +1,13 @@
 """What a cycle knows about the runners that have exited."""
 
-from dispatcher.exits import Exit
-from dispatcher.rescue import RunnerResults
-from dispatcher.spawn import ExitedRunner
+from dispatcher.rescue import Exit, ExitedRunner, RunnerResults
 from mayfly.fleet.runners import Assignment
 from mayfly.process.status_page import RunnerStatus
 from tests.factories import NOON
 
 
-def test_transactions_that_runners_repeated_are_added_up() -> None:
-    """From their status pages: the cycle adds them to its own."""
+def test_repeated_transactions_of_runners_are_added_up() -> None:
+    """They come from the status pages and are added to the dispatcher's own."""
     results = RunnerResults()
     assignment = Assignment("worker-1", "mail", 1, deadline=0, window_seconds=50, lease_until=NOON)
 

@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from dispatcher.steps import BatchStep, CycleStep, LongLanes, PausedLanes, ScheduleStep
+from dispatcher.steps import BatchStep, CycleStep, ScheduleStep
 
 
 def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
-    cycle: Any = SimpleNamespace(
-        context=None,
-        planned=SimpleNamespace(plan=SimpleNamespace(paused=figures.pop("paused", ()))),
-        supervisor=SimpleNamespace(left_running=figures.pop("left_running", [])),
-    )
+    cycle: Any = SimpleNamespace(context=None)
     step = kind(cycle)
     vars(step).update(figures)
     return step
@@ -23,16 +19,12 @@ def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
     ("step", "lines"),
     [
         (make_step(ScheduleStep), []),
-        (make_step(ScheduleStep, fired=3), ["Schedules fired: 3, left out: 0"]),
-        (make_step(ScheduleStep, skipped=1), ["Schedules fired: 0, left out: 1"]),
-        (make_step(PausedLanes), []),
-        (make_step(PausedLanes, paused=("imports", "mail")), ["Paused lanes: imports, mail"]),
+        (make_step(ScheduleStep, fired=3), ["Schedules fired: 3, skipped: 0"]),
+        (make_step(ScheduleStep, skipped=1), ["Schedules fired: 0, skipped: 1"]),
         (make_step(BatchStep), []),
         (make_step(BatchStep, completed=2), ["Batches completed: 2"]),
-        (make_step(LongLanes), []),
-        (make_step(LongLanes, left_running=["a runner"]), ["Left running: 1"]),
     ],
 )
 def test_a_step_has_a_line_if_it_has_a_figure(step: CycleStep, lines: list[str]) -> None:
-    """Installations that do not use a feature do not read of it."""
+    """Installations that do not use a feature have no line about it."""
     assert step.summary_lines() == lines

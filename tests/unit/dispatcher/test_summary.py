@@ -1,4 +1,4 @@
-"""What a cycle came to: its exit code, its lines, its row, and the mail when something is wrong."""
+"""The summary of a cycle: its exit code, its lines, its row, and the mail about problems."""
 
 from typing import Any
 
@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.full_cycle import lane_figures
 from dispatcher.summary import (
     CycleSummary,
     Ending,
     RunnerEnd,
     cycle_row,
-    lane_figures,
+    failure_text,
+    figures_of,
     summary_lines,
-    trouble_paragraph,
+    summary_text,
 )
 from mayfly.process import exits
 from mayfly.schema.metadata import cycles
@@ -21,10 +23,10 @@ from mayfly.stats.histograms import Count
 
 
 def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:
-    """A cycle whose runners, all of one lane, lived a second each."""
+    """A cycle whose runners, all of one lane, ran for a second each."""
     fields: dict[str, Any] = {
         "cycle_id": 7,
-        "pending": "23",
+        "pending": 23,
         "planned": len(endings),
         "ends": [RunnerEnd("default", ending, 1000) for ending in endings],
         "duration_ms": 8300,
@@ -54,14 +56,14 @@ some_endings = st.lists(st.sampled_from(Ending), max_size=6)
         (make_summary(TIMEOUT, guard_fired=True, problems=("the database went away",)), exits.ERROR),
     ],
 )
-def test_the_worst_decides_the_exit_code(summary: CycleSummary, code: int) -> None:
-    """An error outranks a timeout, a timeout outranks success; idle is success."""
+def test_the_worst_result_decides_the_exit_code(summary: CycleSummary, code: int) -> None:
+    """An error outranks a timeout, a timeout outranks success; an idle cycle is a success."""
     assert summary.exit_code == code
 
 
 @given(some_endings, st.booleans(), st.booleans())
-def test_zero_means_that_all_went_well(endings: list[Ending], guard_fired: bool, problem: bool) -> None:
-    """And only that."""
+def test_zero_means_success(endings: list[Ending], guard_fired: bool, problem: bool) -> None:
+    """No other cycle exits with 0."""
     summary = make_summary(*endings, guard_fired=guard_fired, problems=("away",) * problem)
 
     assert (summary.exit_code == 0) == (set(endings) <= {OK} and not guard_fired and not problem)
@@ -69,19 +71,19 @@ def test_zero_means_that_all_went_well(endings: list[Ending], guard_fired: bool,
 
 @given(some_endings)
 def test_every_runner_is_successful_or_failed(endings: list[Ending]) -> None:
-    """What is not ok has failed; timeouts are among the failed."""
+    """Every result but ok is a failure; timeouts are among the failed."""
     summary = make_summary(*endings)
 
     assert summary.successful + summary.failed == len(endings)
-    assert summary.timed_out == endings.count(TIMEOUT) <= summary.failed
+    assert cycle_row(summary)["timed_out"] == endings.count(TIMEOUT) <= summary.failed
 
 
 # --- the lines --------------------------------------------------------------------------------------------
 
 
-def test_the_block_that_operators_grep_for() -> None:
-    """Line by line as it always was."""
-    assert summary_lines(make_summary(OK, OK, ERROR, pending="1000+")) == [
+def test_the_summary_block_is_unchanged() -> None:
+    """Operators grep for its lines."""
+    assert summary_lines(make_summary(OK, OK, ERROR, pending=1000, is_capped=True)) == [
         "Dispatch Summary:",
         "Pending jobs: 1000+",
         "Workers spawned: 3",
@@ -94,23 +96,23 @@ def test_the_block_that_operators_grep_for() -> None:
 
 def test_lines_of_optional_steps_come_first() -> None:
     """In the order of the steps, before the six figures."""
-    lines = summary_lines(make_summary(notes=("Schedules fired: 3, left out: 0", "Paused lanes: mail")))
+    lines = summary_lines(make_summary(notes=("Schedules fired: 3, skipped: 0", "Paused lanes: mail")))
 
     assert lines[:4] == [
         "Dispatch Summary:",
-        "Schedules fired: 3, left out: 0",
+        "Schedules fired: 3, skipped: 0",
         "Paused lanes: mail",
         "Pending jobs: 23",
     ]
 
 
 def test_an_idle_cycle_has_no_average() -> None:
-    """Nothing was measured, which is not zero."""
+    """Not measured is not zero."""
     assert summary_lines(make_summary())[-1] == "Avg worker duration: -"
 
 
 def test_a_lane_has_a_line_with_every_figure() -> None:
-    """Its runners, what became of its jobs over all types, and the 95th percentiles."""
+    """Its runners, the outcomes of its jobs over all types, and the 95th percentiles."""
     summary = make_summary(
         OK,
         CRASH,
@@ -122,7 +124,7 @@ def test_a_lane_has_a_line_with_every_figure() -> None:
         },
     )
 
-    assert lane_figures(summary) == [
+    assert list(lane_figures(summary)) == [
         {
             "cycle": 7,
             "lane": "default",
@@ -141,22 +143,22 @@ def test_a_lane_has_a_line_with_every_figure() -> None:
     ]
 
 
-def test_a_lane_without_jobs_still_has_its_runners() -> None:
-    """A runner that found nothing to do is a figure too; what was not measured is a dash."""
+def test_a_lane_without_jobs_has_a_line_with_its_runners() -> None:
+    """Figures that were not measured are a dash."""
     (figures,) = lane_figures(make_summary(OK))
 
     assert (figures["runners"], figures["done"], figures["duration_p95_ms"]) == (1, 0, "-")
 
 
-def test_a_lane_without_runners_still_has_its_jobs() -> None:
-    """Those that were rescued from another cycle's runners are counted in this one."""
+def test_a_lane_without_runners_has_a_line_with_its_jobs() -> None:
+    """Jobs rescued from runners of another cycle are counted in this one."""
     (figures,) = lane_figures(make_summary(tally={("mail", "send", "crashed"): Count(3)}))
 
     assert (figures["lane"], figures["runners"], figures["crashed"]) == ("mail", 0, 3)
 
 
-def test_lanes_are_told_apart_and_in_order() -> None:
-    """The figures of one lane are not another's."""
+def test_lanes_are_separate_and_sorted() -> None:
+    """The figures of one lane are not added to another."""
     ends = [RunnerEnd("mail", OK, 10), RunnerEnd("default", OK, 10), RunnerEnd("mail", TIMEOUT, 10)]
     figures = lane_figures(make_summary(ends=ends, tally={("alpha", "noop", "done"): Count(1)}))
 
@@ -167,23 +169,32 @@ def test_lanes_are_told_apart_and_in_order() -> None:
     ]
 
 
-def test_an_idle_cycle_has_no_lines_for_lanes() -> None:
-    """Nothing happened in any."""
-    assert lane_figures(make_summary()) == []
+def test_an_idle_cycle_has_no_lines_of_lanes() -> None:
+    """Nothing happened in any lane."""
+    assert list(lane_figures(make_summary())) == []
+
+
+def test_the_figures_of_heartbeats_and_spans_are_numbers() -> None:
+    """Also a count that stopped at its cap; only the log has a plus sign."""
+    figures = figures_of(make_summary(OK, pending=1027, is_capped=True), "web-1")
+
+    assert {name for name, value in figures.items() if not isinstance(value, int)} == {"host"}
+    assert figures["pending"] == 1027
+    assert " pending=1027 " in summary_text(make_summary(OK, pending=1027, is_capped=True), "web-1")
 
 
 # --- the row ----------------------------------------------------------------------------------------------
 
 
 def test_the_row_of_a_cycle_is_its_summary() -> None:
-    """Every figure under its column's name."""
+    """Every figure is under its column's name."""
     summary = make_summary(
-        OK, TIMEOUT, ERROR, rescued=2, repeated=1, pruned=500, problems=("away", "still away"), pending="1000+"
+        OK, TIMEOUT, ERROR, rescued=2, repeated=1, pruned=500, problems=("away", "still away"), is_capped=True
     )
 
     assert cycle_row(summary) == {
         "exit_code": 1,
-        "pending": 1000,
+        "pending": 23,
         "planned": 3,
         "spawned": 3,
         "successful": 1,
@@ -197,11 +208,11 @@ def test_the_row_of_a_cycle_is_its_summary() -> None:
     }
 
 
-def test_the_row_fits_its_table() -> None:
-    """Together with what is known from the start it is the whole of a cycle's row; nothing wrong is no note."""
+def test_the_row_has_the_columns_of_its_table() -> None:
+    """With the columns known at the start, and that of operators, it is complete; the note may be NULL."""
     row = cycle_row(make_summary(OK))
 
-    assert row.keys() | {"id", "host", "started_at", "finished_at"} == set(cycles.c.keys())
+    assert row.keys() | {"id", "host", "started_at", "finished_at", "forgotten_at"} == set(cycles.c.keys())
     assert row["note"] is None
 
 
@@ -209,16 +220,16 @@ def test_the_row_fits_its_table() -> None:
 
 
 @given(st.lists(st.just(OK), max_size=5))
-def test_nothing_is_mailed_when_all_went_well(endings: list[Ending]) -> None:
-    """Under cron, text means trouble."""
-    assert trouble_paragraph(make_summary(*endings), "web-1", "/var/log/mayfly.log") == ""
+def test_a_successful_cycle_sends_no_mail(endings: list[Ending]) -> None:
+    """Cron mails all output, so there is none."""
+    assert failure_text(make_summary(*endings), "web-1", "/var/log/mayfly.log") == ""
 
 
-def test_trouble_is_a_short_paragraph() -> None:
-    """Which cycle, where, how many runners in which way, what else, and where to read on."""
+def test_a_problem_is_a_short_paragraph() -> None:
+    """The cycle, the host, the runners by result, other problems, and the log to read."""
     summary = make_summary(OK, CRASH, ERROR, CRASH, problems=("The database went away.",))
 
-    assert trouble_paragraph(summary, "web-1", "/var/log/dispatcher.log").splitlines() == [
+    assert failure_text(summary, "web-1", "/var/log/dispatcher.log").splitlines() == [
         "Mayfly's cycle 7 on web-1 ended with code 1.",
         "Runners: 4 started, of which 2 crash, 1 error.",
         "The database went away.",
@@ -226,17 +237,17 @@ def test_trouble_is_a_short_paragraph() -> None:
     ]
 
 
-def test_trouble_without_runners_names_none() -> None:
-    """Only what went wrong."""
-    paragraph = trouble_paragraph(make_summary(problems=("The database went away.",)), "web-1", "the log (syslog)")
+def test_a_problem_without_runners_mentions_none() -> None:
+    """Only the problem."""
+    paragraph = failure_text(make_summary(problems=("The database went away.",)), "web-1", "the log (syslog)")
 
     assert "Runners:" not in paragraph
     assert paragraph.endswith("The database went away.\nSee the log (syslog).")
 
 
 @given(some_endings, st.booleans())
-def test_whatever_has_an_exit_code_is_mailed(endings: list[Ending], guard_fired: bool) -> None:
-    """A cycle that did not end with 0 is never silent, and one that did always is."""
+def test_every_failed_cycle_is_mailed(endings: list[Ending], guard_fired: bool) -> None:
+    """A cycle has output if and only if its exit code is not 0."""
     summary = make_summary(*endings, guard_fired=guard_fired)
 
-    assert bool(trouble_paragraph(summary, "web-1", "log")) == (summary.exit_code != 0)
+    assert bool(failure_text(summary, "web-1", "log")) == (summary.exit_code != 0)

@@ -1,4 +1,4 @@
-"""Who is granted what: all or nothing, in order, never beyond the limit."""
+"""Limits are granted all or nothing, in order, and never beyond the limit."""
 
 from collections import Counter
 from datetime import timedelta
@@ -13,28 +13,28 @@ NEXT_MINUTE = NOON + timedelta(minutes=1)
 MINUTE, AT_ONCE = TWO_A_MINUTE.row_key, TWO_AT_ONCE.row_key
 
 
-def decide(room: Availability, *wishes: LimitRequest, in_turn: bool = False) -> list[bool]:
-    return [denial is None for denial in room.decide(wishes, NOON, in_turn)]
+def decide(room: Availability, *requests: LimitRequest, in_turn: bool = False) -> list[bool]:
+    return [refusal is None for refusal in room.decide(requests, NOON, in_turn)]
 
 
-def test_a_window_grants_as_many_as_it_has_left() -> None:
-    """And counts them."""
+def test_a_window_grants_as_many_jobs_as_it_has_left() -> None:
+    """Each granted job is counted in the window."""
     room = Availability({MINUTE: RateWindow(2, 1, NEXT_MINUTE)})
 
     assert decide(room, (TWO_A_MINUTE,), (TWO_A_MINUTE,), ()) == [True, False, True]
     assert room.windows[MINUTE].used == 2
 
 
-def test_a_window_that_is_over_is_followed_by_a_new_one() -> None:
-    """Empty, and the one that now lies in: how many were missed does not matter."""
+def test_an_expired_window_is_replaced_by_an_empty_one() -> None:
+    """The new window contains the current time, however many windows were missed."""
     room = Availability({MINUTE: RateWindow(2, 2, NOON)})
 
     assert decide(room, (TWO_A_MINUTE,)) == [True]
     assert room.windows[MINUTE] == RateWindow(2, 1, NEXT_MINUTE)
 
 
-def test_slots_of_others_and_ours_count_together() -> None:
-    """One of theirs and one of ours are two."""
+def test_slots_of_this_runner_and_of_others_count_together() -> None:
+    """One slot of another runner and one of this runner use up a limit of two."""
     room = Availability(others=Counter(smtp=1))
 
     assert decide(room, (TWO_AT_ONCE,), (TWO_AT_ONCE,)) == [True, False]
@@ -42,7 +42,7 @@ def test_slots_of_others_and_ours_count_together() -> None:
 
 
 def test_jobs_that_run_one_after_the_other_share_a_slot() -> None:
-    """However many they are; without one none of them runs."""
+    """One free slot admits any number of them; without a free slot none is admitted."""
     free, taken = Availability(others=Counter(smtp=1)), Availability(others=Counter(smtp=2))
 
     assert decide(free, *[(TWO_AT_ONCE,)] * 5, in_turn=True) == [True] * 5
@@ -51,44 +51,44 @@ def test_jobs_that_run_one_after_the_other_share_a_slot() -> None:
 
 
 def test_several_limits_are_granted_together_or_not_at_all() -> None:
-    """What one of them refuses is not taken from the other, and the later one tells when to come back."""
+    """A refused job takes nothing from its other limits and is retried at the latest of their times."""
     room = Availability({MINUTE: RateWindow(2, 2, NEXT_MINUTE)}, Counter(smtp=2))
 
-    [denial] = room.decide([(TWO_AT_ONCE, TWO_A_MINUTE)], NOON)
+    [refusal] = room.decide([(TWO_AT_ONCE, TWO_A_MINUTE)], NOON)
 
-    assert denial == Refusal(TWO_A_MINUTE, NEXT_MINUTE)
+    assert refusal == Refusal(TWO_A_MINUTE, NEXT_MINUTE)
     assert room.ours == Counter()
 
 
-def test_who_waits_for_a_window_comes_when_one_has_room() -> None:
-    """The first two in the next, the fifth two later; nobody later than an hour, however many there are."""
-    denial = Refusal(TWO_A_MINUTE, NEXT_MINUTE)
+def test_a_job_over_a_rate_limit_is_snoozed_until_a_window_with_room() -> None:
+    """The first two get the next window and the fifth gets the third; no job waits longer than an hour."""
+    refusal = Refusal(TWO_A_MINUTE, NEXT_MINUTE)
 
-    turns = [denial.retry_at(NOON, position, 0.5) - NEXT_MINUTE for position in (0, 1, 2, 4, 10**6)]
+    waits = [refusal.retry_at(NOON, position, 0.5) - NEXT_MINUTE for position in (0, 1, 2, 4, 10**6)]
 
     minutes = [timedelta(minutes=each) for each in (0, 0, 1, 2)]
-    assert turns == [*minutes, MAX_WAIT - timedelta(minutes=1)]
+    assert waits == [*minutes, MAX_WAIT - timedelta(minutes=1)]
 
 
-def test_who_waits_for_a_day_comes_with_the_next() -> None:
-    """Days ahead nobody knows the limit."""
+def test_a_job_over_a_daily_limit_is_snoozed_until_the_next_day() -> None:
+    """Jobs are not spread over later days, since the limit may have changed by then."""
     midnight = NOON + timedelta(hours=12)
-    denial = Refusal(LimitKey("sender", Limit("sender", 2, "day")), midnight)
+    refusal = Refusal(LimitKey("sender", Limit("sender", 2, "day")), midnight)
 
-    assert {denial.retry_at(NOON, position, 0.5) for position in (0, 1, 2, 10**6)} == {midnight}
+    assert {refusal.retry_at(NOON, position, 0.5) for position in (0, 1, 2, 10**6)} == {midnight}
 
 
-def test_who_waits_for_a_slot_comes_within_seconds_and_not_all_at_once() -> None:
-    """A hundred at a time, and nobody later than in about ten minutes."""
-    denial = Refusal(TWO_AT_ONCE)
+def test_jobs_waiting_for_a_slot_return_within_seconds_and_spread_out() -> None:
+    """A hundred jobs return at a time, and no job waits longer than about ten minutes."""
+    refusal = Refusal(TWO_AT_ONCE)
 
-    waits = [(denial.retry_at(NOON, position, 0.5) - NOON).total_seconds() for position in (0, 99, 100, 10**7)]
+    waits = [(refusal.retry_at(NOON, position, 0.5) - NOON).total_seconds() for position in (0, 99, 100, 10**7)]
 
     assert waits == [1.5, 1.5, 1.6, 601.5]
 
 
-def test_the_reason_fits_its_column_and_says_when() -> None:
-    """With the day where it is another, the seconds where there are any, and a long key cut."""
+def test_the_reason_fits_its_column_and_names_the_time() -> None:
+    """The day is added if it is another day, the seconds if they are not zero; a long key is truncated."""
     long = Refusal(LimitKey("k" * 190, Limit("k", 3)))
     window = Refusal(TWO_A_MINUTE, NEXT_MINUTE)
 

@@ -1,4 +1,4 @@
-"""What may be declared as a limit, and which keys payloads fill it with."""
+"""What can be declared as a limit, and which keys it takes from payloads."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ VALIDATOR = JobValidator(payload_limit=1 << 16, max_attempts=5, now=host_now)
 
 
 def test_a_key_is_filled_from_the_payload() -> None:
-    """Texts and whole numbers, as often as the template names them."""
+    """Strings and integers are inserted wherever the template names them."""
     limit = rate("{kind}:{account}/{kind}", 50, per="day")
 
     assert limit.key_for({"kind": "sender", "account": 42, "rest": None}) == "sender:42/sender"
@@ -26,24 +26,24 @@ def test_a_key_is_filled_from_the_payload() -> None:
     ("payload", "reason"),
     [
         ({}, "needs the field 'account', which is missing"),
-        ({"account": None}, "needs a text or an integer in the field 'account'"),
-        ({"account": True}, "needs a text or an integer"),
-        ({"account": 1.5}, "needs a text or an integer"),
-        ({"account": ["a"]}, "needs a text or an integer"),
-        ({"account": ""}, "needs a text or an integer"),
+        ({"account": None}, "needs a string or an integer in the field 'account'"),
+        ({"account": True}, "needs a string or an integer"),
+        ({"account": 1.5}, "needs a string or an integer"),
+        ({"account": ["a"]}, "needs a string or an integer"),
+        ({"account": ""}, "needs a string or an integer"),
         ({"account": "x" * 200}, "must have 1 to 190 characters, not 205"),
-        ({"account": "\x00"}, "has characters that no database holds"),
-        ([], "it is no JSON object"),
+        ({"account": "\x00"}, "contains NUL or an unpaired surrogate"),
+        ([], "it is not a JSON object"),
     ],
 )
-def test_a_payload_that_fills_no_key_is_told_why(payload: Any, reason: str) -> None:
-    """The same words at enqueue and in the row of a job that came by SQL."""
+def test_a_payload_without_a_valid_key_is_refused_with_the_reason(payload: Any, reason: str) -> None:
+    """Enqueueing and the row of a job inserted by SQL give the same reason."""
     with pytest.raises(NoKey, match=reason):
         limit_request([concurrency("smtp:{account}", 2)], payload)
 
 
-def test_enqueue_refuses_what_its_limits_cannot_be_said_of() -> None:
-    """Before it is in the table, like any payload that does not fit."""
+def test_enqueue_refuses_a_payload_without_the_key_of_a_limit() -> None:
+    """The payload is refused before it is stored, like any other invalid payload."""
 
     @handler("limited", limits=[concurrency("smtp:{account}", 2)])
     def limited(job: Job) -> None: ...
@@ -56,9 +56,9 @@ def test_enqueue_refuses_what_its_limits_cannot_be_said_of() -> None:
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "2", None, 10**10])
-def test_the_number_is_an_integer_of_one_or_more(most: Any) -> None:
-    """Nothing else means anything, and the column holds no more."""
-    with pytest.raises(BadDeclaration, match="how many must be an integer of 1 or more"):
+def test_a_limit_is_a_positive_integer(most: Any) -> None:
+    """Other values are refused, and so are numbers that are too large for the column."""
+    with pytest.raises(BadDeclaration, match="the maximum must be an integer of 1 or more"):
         concurrency("smtp", most)
 
 
@@ -73,11 +73,11 @@ def test_the_number_is_an_integer_of_one_or_more(most: Any) -> None:
         ("smtp:{0}", "must be the name of a field"),
         ("", "must have 1 to 190 characters, not 0"),
         ("x" * 191, "must have 1 to 190 characters, not 191"),
-        (7, "the key must be a text"),
+        (7, "the key must be a string"),
     ],
 )
-def test_a_template_that_no_payload_could_fill_is_refused(template: Any, reason: str) -> None:
-    """Where it is declared, and not when the first job comes."""
+def test_an_invalid_template_is_refused(template: Any, reason: str) -> None:
+    """The error is raised at declaration, not when the first job runs."""
     with pytest.raises(BadDeclaration, match=reason):
         concurrency(template, 1)
 
@@ -94,20 +94,20 @@ def test_a_template_that_no_payload_could_fill_is_refused(template: Any, reason:
     ],
 )
 def test_an_unknown_window_is_refused(options: dict[str, Any], reason: str) -> None:
-    """With what there is."""
+    """The error lists the windows that exist."""
     with pytest.raises(BadDeclaration, match=reason):
         rate("sender", 1, **options)
 
 
-def test_what_is_no_limit_is_refused_with_the_handler() -> None:
-    """A single limit may stand alone; anything else is told."""
+def test_a_value_that_is_not_a_limit_is_refused() -> None:
+    """A single limit needs no list; any other value is an error that names the handler."""
     single = concurrency("a", 1)
 
     @handler("alone", limits=single)
     def alone(job: Job) -> None: ...
 
     assert declared()["alone"].limits == (single,)
-    with pytest.raises(MayflyError, match=r"handler for wrong: 'smtp' is no limit; write concurrency"):
+    with pytest.raises(MayflyError, match=r"handler for wrong: 'smtp' is not a limit; write concurrency"):
         handler("wrong", limits=["smtp"])  # type: ignore[list-item]
     with pytest.raises(MayflyError, match="limits= and takes= take"):
         handler("wrong", takes=7)  # type: ignore[arg-type]
@@ -123,23 +123,23 @@ def test_what_is_no_limit_is_refused_with_the_handler() -> None:
         ("sender:" + "x" * 200, False),
     ],
 )
-def test_a_key_fits_the_template_that_could_give_it(key: str, fits: bool) -> None:
-    """As a whole, with something in each field, and short enough to be kept."""
+def test_a_key_matches_the_template_that_can_produce_it(key: str, fits: bool) -> None:
+    """The whole key matches, no field is empty, and the key fits its column."""
     assert Limit("sender:{account}", 1).fits(key) is fits
 
 
-def test_what_counts_in_the_same_row_counts_once() -> None:
-    """At the strictest: two fields of one payload may well have the same value."""
+def test_limits_with_the_same_key_count_once() -> None:
+    """The strictest one counts: two fields of a payload may have the same value."""
     limits = [
         rate("user:{sender}", 9, per="day"),
         rate("user:{reader}", 5, per="day"),
         concurrency("user:{sender}", 1),
     ]
 
-    wish = limit_request(limits, {"sender": 1, "reader": 1})
+    request = limit_request(limits, {"sender": 1, "reader": 1})
 
-    assert [(need.key, need.limit.span, need.limit.most) for need in wish] == [
+    assert [(each.key, each.limit.span, each.limit.most) for each in request] == [
         ("user:1", "day", 5),
         ("user:1", "at once", 1),
     ]
-    assert strictest(wish) == wish
+    assert strictest(request) == request

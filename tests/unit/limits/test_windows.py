@@ -1,4 +1,4 @@
-"""When windows end: aligned, or by the calendar of a zone, whatever its clocks do."""
+"""Windows end at aligned times or by the calendar of a zone, also where the zone changes its clocks."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
@@ -37,12 +37,12 @@ LONGEST = {
         ("2026-03-28 23:30:00", "day", "Europe/Berlin", "2026-03-29 22:00:00"),  # a day of 23 hours
         ("2026-10-24 22:30:00", "day", "Europe/Berlin", "2026-10-25 23:00:00"),  # and one of 25
         ("2026-04-23 12:00:00", "day", "Africa/Cairo", "2026-04-23 22:00:00"),  # its next midnight does not exist
-        ("2026-10-31 12:00:00", "day", "America/Havana", "2026-11-01 04:00:00"),  # and this one comes twice
+        ("2026-10-31 12:00:00", "day", "America/Havana", "2026-11-01 04:00:00"),  # and this one occurs twice
         ("2026-11-01 05:30:00", "day", "America/Havana", "2026-11-02 05:00:00"),
     ],
 )
 def test_a_window_ends_where_the_next_one_opens(now: str, span: str, zone: str, end: str) -> None:
-    """In the given zone."""
+    """The end is computed in the zone of the limit."""
     found = window_end(datetime.fromisoformat(f"{now}+00:00"), span, zone)
 
     assert found == datetime.fromisoformat(f"{end}+00:00")
@@ -53,8 +53,8 @@ def test_a_window_ends_where_the_next_one_opens(now: str, span: str, zone: str, 
     st.sampled_from(SPANS),
     st.sampled_from(sorted(available_timezones() - {"localtime"})),
 )
-def test_every_window_ends_later_and_not_too_late(now: datetime, span: str, zone: str) -> None:
-    """In all zones: the end lies ahead, within one span, and at a midnight where it is one of the calendar."""
+def test_every_window_ends_in_the_future_within_one_span(now: datetime, span: str, zone: str) -> None:
+    """In every zone, windows of calendar days end at a local midnight."""
     end = window_end(now, span, zone)
 
     assert now < end <= now + LONGEST[span] + timedelta(hours=2)
@@ -69,8 +69,8 @@ def test_every_window_ends_later_and_not_too_late(now: datetime, span: str, zone
     st.sampled_from(SPANS),
     st.sampled_from(["UTC", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Australia/Lord_Howe"]),
 )
-def test_time_that_passes_never_leads_to_an_earlier_end(now: datetime, seconds: int, span: str, zone: str) -> None:
-    """A window that was rolled over is never met again."""
+def test_later_times_never_give_an_earlier_end(now: datetime, seconds: int, span: str, zone: str) -> None:
+    """A window that has ended never returns."""
     later = now + timedelta(seconds=seconds)
 
     assert window_end(now, span, zone) <= window_end(later, span, zone)

@@ -1,4 +1,4 @@
-"""The mail that tells of alerts."""
+"""The mail that reports alerts."""
 
 from mayfly.monitoring.alerts import Alert, AlertKind
 from mayfly.monitoring.channels import default_sender, mail_message
@@ -8,8 +8,8 @@ DEAD = Alert("f1", AlertKind.DEAD, "send", "job 1 is dead", NOON, NOON)
 OVER = Alert("f2", AlertKind.LATE, "mail", "the oldest job waits", NOON, NOON, told_at=NOON, recovered_at=NOON)
 
 
-def test_one_mail_tells_all() -> None:
-    """The first in its subject, each in its text."""
+def test_one_mail_reports_all_alerts() -> None:
+    """The first one is in the subject, and all are in the body."""
     message = mail_message([DEAD, OVER], "mayfly@web-1", ["ann@example.com", "ops@example.com"], "web-1", NOON)
 
     assert message["Subject"] == "[mayfly] ALERT: dead job: send and 1 more"
@@ -17,11 +17,11 @@ def test_one_mail_tells_all() -> None:
     assert message["Auto-Submitted"] == "auto-generated"
     text = message.get_content()
     assert "ALERT: dead job: job 1 is dead" in text
-    assert "over: lane late: the oldest job waits" in text
+    assert "RECOVERED: lane late: the oldest job waits" in text
 
 
-def test_what_comes_from_a_row_is_never_a_head_of_the_mail() -> None:
-    """A type may be called anything."""
+def test_text_of_a_row_cannot_add_a_mail_header() -> None:
+    """A type can have any name."""
     nasty = Alert("f", AlertKind.DEAD, "a\r\nBcc: eve@example.com", "b\nc", NOON, NOON)
 
     message = mail_message([nasty], "a@b", ["c@d"], "web-1", NOON)
@@ -30,6 +30,6 @@ def test_what_comes_from_a_row_is_never_a_head_of_the_mail() -> None:
     assert "\n" not in message["Subject"]
 
 
-def test_a_host_is_a_sender_whatever_its_name() -> None:
-    """Names of hosts have all kinds of letters."""
+def test_a_host_with_any_name_can_be_the_sender() -> None:
+    """Characters that an address cannot have are replaced."""
     assert default_sender("web_1:größe") == "mayfly@web-1-gr--e"

@@ -1,4 +1,4 @@
-"""Where a dead man's switch is told."""
+"""The URLs of the heartbeat."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mayfly.monitoring.channels import _below
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("https://hc-ping.com/uuid", "https://hc-ping.com/uuid/start"),
         ("https://hc-ping.com/uuid/", "https://hc-ping.com/uuid/start"),
@@ -14,6 +14,6 @@ from mayfly.monitoring.channels import _below
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000/start"),
     ],
 )
-def test_the_word_stands_behind_the_path(url: str, told: str) -> None:
-    """And before the query."""
-    assert _below(url, "start") == told
+def test_the_suffix_follows_the_path(url: str, expected: str) -> None:
+    """It stands before the query."""
+    assert _below(url, "start") == expected

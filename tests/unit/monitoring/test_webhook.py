@@ -1,4 +1,4 @@
-"""Webhooks are signed as the Standard Webhooks have it."""
+"""Webhooks are signed according to the Standard Webhooks specification."""
 
 import json
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from tests.factories import NOON
 
 
 def test_the_signature_is_that_of_the_standards_example() -> None:
-    """From its specification, where the reference implementations have it too."""
+    """The example is that of the specification and of the reference implementations."""
     secret, message_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
     at = datetime.fromtimestamp(1614265330, UTC)
 
@@ -22,8 +22,8 @@ def test_the_signature_is_that_of_the_standards_example() -> None:
     }
 
 
-def test_the_body_says_what_it_is() -> None:
-    """In the standard's three fields."""
+def test_the_body_describes_its_alert() -> None:
+    """It has the three fields of the standard."""
     alert = Alert("f", AlertKind.DEAD, "send", "job 1 is dead: größer", NOON, NOON, times=2)
 
     message = json.loads(webhook_body(alert, "web-1", NOON))

@@ -1,4 +1,4 @@
-"""What handlers print: whole lines, bounded, and nobody waits for anybody."""
+"""Output of handlers: full lines, bounded, without blocking the handler or the dispatcher."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from mayfly.process.fork import MAX_OUTPUT_BYTES, ChildOutput
 
 
 class Pipe:
-    """A runner's stdout, and what the dispatcher reads of it."""
+    """A runner's stdout, and the dispatcher's reading end."""
 
     def __init__(self) -> None:
         reading, self._writing = os.pipe()
@@ -39,20 +39,20 @@ def pipe() -> Iterator[Pipe]:
     opened.close()
 
 
-def test_nothing_printed_is_nothing_read(pipe: Pipe) -> None:
-    """And nobody waits for it."""
+def test_without_output_nothing_is_read(pipe: Pipe) -> None:
+    """And the read does not block."""
     assert pipe.output.lines() == ([], True)
 
 
-def test_whole_lines_are_read(pipe: Pipe) -> None:
-    """As many as have come in."""
+def test_full_lines_are_read(pipe: Pipe) -> None:
+    """All that have arrived."""
     pipe.print("one\ntwo\n")
 
     assert pipe.output.lines() == (["one", "two"], True)
 
 
-def test_a_line_is_whole_when_its_end_has_come(pipe: Pipe) -> None:
-    """Half a line waits for the other half."""
+def test_a_line_is_read_when_its_newline_has_arrived(pipe: Pipe) -> None:
+    """Half a line is kept for the next read."""
     pipe.print("one\nfirst half, ")
     first = pipe.lines()
     pipe.print("second half\nthree")
@@ -60,16 +60,16 @@ def test_a_line_is_whole_when_its_end_has_come(pipe: Pipe) -> None:
     assert (first, pipe.lines()) == (["one"], ["first half, second half"])
 
 
-def test_the_last_line_needs_no_end(pipe: Pipe) -> None:
-    """When the runner is gone, what it began to say is said."""
+def test_the_last_line_needs_no_newline(pipe: Pipe) -> None:
+    """It is returned when the runner has exited."""
     pipe.print("one\nlast words")
     pipe.hang_up()
 
     assert pipe.output.lines() == (["one", "last words"], False)
 
 
-def test_words_from_before_the_end_are_not_lost(pipe: Pipe) -> None:
-    """Also where they had been read already."""
+def test_output_before_the_end_is_not_lost(pipe: Pipe) -> None:
+    """Also if it had been read before."""
     pipe.print("last words")
     before = pipe.lines()
     pipe.hang_up()
@@ -77,8 +77,8 @@ def test_words_from_before_the_end_are_not_lost(pipe: Pipe) -> None:
     assert (before, pipe.output.lines()) == ([], (["last words"], False))
 
 
-def test_an_end_is_told_each_time(pipe: Pipe) -> None:
-    """Whoever asks again hears the same, and no line twice."""
+def test_the_end_is_reported_at_every_read(pipe: Pipe) -> None:
+    """No line is returned twice."""
     pipe.print("one\n")
     pipe.hang_up()
     pipe.lines()
@@ -86,8 +86,8 @@ def test_an_end_is_told_each_time(pipe: Pipe) -> None:
     assert pipe.output.lines() == ([], False)
 
 
-def test_a_character_in_two_pieces_is_one(pipe: Pipe) -> None:
-    """Writes end where they will."""
+def test_a_character_split_over_two_writes_is_kept(pipe: Pipe) -> None:
+    """A write can end inside a UTF-8 sequence."""
     bomb = "💥\n".encode()
     pipe.print(bomb[:2])
     first = pipe.lines()
@@ -96,27 +96,27 @@ def test_a_character_in_two_pieces_is_one(pipe: Pipe) -> None:
     assert (first, pipe.lines()) == ([], ["💥"])
 
 
-def test_what_is_no_text_is_shown_as_such(pipe: Pipe) -> None:
-    """Whatever bytes a handler prints, the log stays readable."""
+def test_bytes_that_are_not_utf8_are_escaped(pipe: Pipe) -> None:
+    """So the log stays readable."""
     pipe.print(b"\xff\xfe ok\n")
 
     assert pipe.lines() == ["\ufffd\ufffd ok"]
 
 
-def test_ten_megabytes_are_kept_to_the_bound(pipe: Pipe) -> None:
-    """The beginning is kept, the rest is counted and dropped, and the printing handler is never blocked."""
+def test_ten_megabytes_are_cut_to_the_bound(pipe: Pipe) -> None:
+    """The beginning is kept, the rest is counted and dropped, and the handler is never blocked."""
     chunk = b"x" * 63 + b"\n"
     kept: list[str] = []
     for _ in range(160):
-        pipe.print(chunk * 1024)  # 64 KiB: as much as a pipe holds
+        pipe.print(chunk * 1024)  # 64 KiB: the capacity of a pipe
         kept += pipe.lines()
 
     assert kept == ["x" * 63] * (MAX_OUTPUT_BYTES // 64)
     assert pipe.output.dropped == 159 * 65536
 
 
-def test_a_line_without_end_is_kept_to_the_bound(pipe: Pipe) -> None:
-    """It takes no more memory than many short ones."""
+def test_a_line_without_end_is_cut_to_the_bound(pipe: Pipe) -> None:
+    """It uses no more memory than many short lines."""
     for _ in range(4):
         pipe.print(b"x" * 60_000)
         assert pipe.lines() == []
@@ -133,8 +133,8 @@ def test_nothing_is_dropped_within_the_bound(pipe: Pipe) -> None:
     assert (pipe.lines(), pipe.output.dropped) == (["x" * (MAX_OUTPUT_BYTES - 1)], 0)
 
 
-def test_whoever_prints_without_end_does_not_hold_up_the_dispatcher() -> None:
-    """A source that always has more is left after a while: there are deadlines to keep."""
+def test_endless_output_does_not_block_the_dispatcher() -> None:
+    """Reading stops after a while even if there is more, because the dispatcher has deadlines."""
     endless = ChildOutput(os.open("/dev/zero", os.O_RDONLY))
     lines, is_open = endless.lines()
     endless.close()

@@ -1,4 +1,4 @@
-"""Which claimed jobs are run, and what becomes of the others."""
+"""Which claimed jobs are run, and the outcome of the others."""
 
 from datetime import timedelta
 
@@ -14,24 +14,24 @@ PAUSE = Pause("type", "noop", NOON - HOUR, reason="the vendor is down")
 
 
 def test_a_plain_job_is_run() -> None:
-    """And so is one that has something else that few have."""
-    jobs = [make_job(), make_job(special=RareFields(checkpoint="{}"))]
+    """So is a job with other rare fields."""
+    jobs = [make_job(), make_job(rare_fields=RareFields(checkpoint="{}"))]
 
     assert [skip_outcome(job, None, NOON) for job in jobs] == [None, None]
 
 
-def test_a_job_that_is_to_be_cancelled_is_settled_so() -> None:
-    """With the reason, no attempt spent, and whatever is paused."""
-    outcome = skip_outcome(make_job(special=RareFields(cancel_reason="cancelled by ann")), PAUSE, NOON)
+def test_a_job_with_a_requested_cancellation_is_cancelled() -> None:
+    """With the reason and without using an attempt, even if its type is paused."""
+    outcome = skip_outcome(make_job(rare_fields=RareFields(cancel_reason="cancelled by ann")), PAUSE, NOON)
 
     assert outcome == Outcome(OutcomeKind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
 
 
-def test_a_job_that_comes_too_late_is_cancelled() -> None:
-    """At the very instant, and whatever is paused; a moment before it is run."""
+def test_an_expired_job_is_cancelled() -> None:
+    """From the instant of its expiry on, even if its type is paused; before that instant it is run."""
     late, in_time = (
-        make_job(special=RareFields(expires_at=NOON)),
-        make_job(special=RareFields(expires_at=NOON + HOUR)),
+        make_job(rare_fields=RareFields(expires_at=NOON)),
+        make_job(rare_fields=RareFields(expires_at=NOON + HOUR)),
     )
 
     outcome = skip_outcome(late, PAUSE, NOON)
@@ -41,8 +41,8 @@ def test_a_job_that_comes_too_late_is_cancelled() -> None:
     assert skip_outcome(in_time, None, NOON) is None
 
 
-def test_a_job_of_a_paused_type_is_put_off() -> None:
-    """For some minutes, with the reason and no attempt spent."""
+def test_a_job_of_a_paused_type_is_snoozed() -> None:
+    """For some minutes, with the reason and without using an attempt."""
     outcome = skip_outcome(make_job(), PAUSE, NOON)
 
     assert outcome == Outcome(
@@ -53,8 +53,8 @@ def test_a_job_of_a_paused_type_is_put_off() -> None:
     )
 
 
-def test_a_pause_with_an_end_puts_off_until_then() -> None:
-    """No runner has to look at the job in between; from the end on it is run."""
+def test_a_pause_with_an_end_snoozes_until_then() -> None:
+    """No runner checks the job before; from the end on it is run."""
     pause = PAUSE._replace(paused_until=NOON + HOUR)
     at_noon, later = (skip_outcome(make_job(), pause, at) for at in (NOON, NOON + HOUR))
 
@@ -62,13 +62,13 @@ def test_a_pause_with_an_end_puts_off_until_then() -> None:
     assert (at_noon.run_at, later) == (NOON + HOUR, None)
 
 
-def test_a_long_reason_fits_the_column() -> None:
-    """Its beginning does; the whole of it is with the pause."""
+def test_a_long_reason_is_cut_to_its_column() -> None:
+    """The pause has the full text."""
     assert len(PAUSE._replace(reason="x" * 1000).waiting_for) == WAITING_LENGTH
 
 
 def test_a_job_whose_integration_is_missing_is_cancelled() -> None:
-    """With all that is missing, and unspent."""
+    """The reason lists all missing settings, and no attempt is used."""
     outcome = skip_outcome(make_job(), None, NOON, ("VENDOR_KEY", "VENDOR_URL"))
 
     assert outcome == Outcome(
@@ -76,8 +76,8 @@ def test_a_job_whose_integration_is_missing_is_cancelled() -> None:
     )
 
 
-def test_a_pause_holds_a_job_whose_integration_is_missing() -> None:
-    """Whoever paused it may be about to set it."""
+def test_a_pause_comes_before_a_missing_integration() -> None:
+    """An operator may pause a type while its settings are being added."""
     outcome = skip_outcome(make_job(), PAUSE, NOON, ("VENDOR_KEY",))
 
     assert outcome is not None

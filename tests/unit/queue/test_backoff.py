@@ -12,14 +12,14 @@ attempts = st.integers(1, 10_000)
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [*USUAL, (12, 3600), (13, 3600), (1000, 3600)])
-def test_the_usual_table_holds_row_by_row(attempt: int, seconds: float) -> None:
-    """Base 1 and cap 3,600: 2, 4, 8, … 2048 seconds, then an hour."""
+def test_the_default_backoff_follows_the_table(attempt: int, seconds: float) -> None:
+    """With base 1 and cap 3,600: 2, 4, 8, … 2048 seconds, then an hour."""
     assert Backoff().delay(attempt) == seconds
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [*USUAL[:8], (9, 300), (10, 300), (1000, 300)])
 def test_a_cap_of_300_ends_the_table_there(attempt: int, seconds: float) -> None:
-    """A handler's own cap of five minutes: 2, 4, … 256 seconds, then 300."""
+    """A cap of five minutes gives 2, 4, … 256 seconds, then 300."""
     assert Backoff(cap_seconds=300).delay(attempt) == seconds
 
 
@@ -29,20 +29,20 @@ def test_the_base_scales_the_table() -> None:
 
 
 @given(backoffs, attempts, st.floats(0, 1))
-def test_jitter_only_makes_it_longer_by_a_tenth_at_most(backoff: Backoff, attempt: int, jitter: float) -> None:
-    """Jobs that failed together come back a little apart, and never before their time."""
+def test_jitter_lengthens_a_wait_by_at_most_a_tenth(backoff: Backoff, attempt: int, jitter: float) -> None:
+    """Jobs that failed together are spread, and none is retried early."""
     plain, jittered = backoff.delay(attempt), backoff.delay(attempt, jitter)
 
     assert plain <= jittered <= plain * (1 + MAX_JITTER)
 
 
 @given(backoffs, attempts)
-def test_a_later_attempt_never_waits_shorter(backoff: Backoff, attempt: int) -> None:
-    """The wait grows with the attempts until it stays at the cap."""
+def test_a_later_attempt_never_waits_less(backoff: Backoff, attempt: int) -> None:
+    """The wait grows with the attempts up to the cap."""
     assert backoff.delay(attempt) <= backoff.delay(attempt + 1) <= backoff.cap_seconds
 
 
 @given(backoffs, attempts)
-def test_chance_comes_from_the_argument_alone(backoff: Backoff, attempt: int) -> None:
-    """The same values give the same wait."""
+def test_randomness_comes_from_the_argument_only(backoff: Backoff, attempt: int) -> None:
+    """Equal arguments give equal waits."""
     assert backoff.delay(attempt, 0.5) == backoff.delay(attempt, 0.5)

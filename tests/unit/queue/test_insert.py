@@ -25,8 +25,8 @@ new_jobs = st.builds(
 
 
 @given(st.lists(new_jobs, max_size=12))
-def test_slices_keep_the_order_and_lose_nothing(new: list[NewJob]) -> None:
-    """Put together again they are what came in; none is empty."""
+def test_slices_keep_the_order_and_all_jobs(new: list[NewJob]) -> None:
+    """Concatenated they are the input, and none is empty."""
     cut = list(slices(new))
 
     assert [job for part in cut for job in part] == new
@@ -35,15 +35,15 @@ def test_slices_keep_the_order_and_lose_nothing(new: list[NewJob]) -> None:
 
 @given(st.lists(new_jobs, max_size=12))
 def test_a_slice_is_one_statement(new: list[NewJob]) -> None:
-    """All its rows have the same columns, and together they fit a packet; a job too large for that goes alone."""
+    """All its rows have the same columns and together fit a packet; a job too large for that is alone."""
     for part in slices(new):
         assert len({frozenset(job.row) for job in part}) == 1
         assert len(part) == 1 or sum(job.statement_bytes for job in part) <= BYTES_PER_STATEMENT
 
 
 @given(st.lists(new_jobs, max_size=12))
-def test_no_slice_is_cut_without_need(new: list[NewJob]) -> None:
-    """Where one ends, the next job did not fit in: in columns, rows or bytes."""
+def test_a_slice_is_as_long_as_possible(new: list[NewJob]) -> None:
+    """It ends only where the next job differs in columns or exceeds the rows or bytes."""
     for part, following in pairwise(slices(new)):
         grown = sum(job.max_bytes for job in [*part, following[0]])
 
@@ -55,34 +55,34 @@ def test_no_slice_is_cut_without_need(new: list[NewJob]) -> None:
 
 
 @given(st.text())
-def test_no_job_has_more_bytes_than_are_counted_on(payload: str) -> None:
-    """Whatever it is written in: quotes and backslashes are escaped, and a character has four bytes at most."""
+def test_the_estimated_size_of_a_job_is_an_upper_bound(payload: str) -> None:
+    """Quotes and backslashes are escaped, and a character has at most four bytes."""
     job = make_new()._replace(payload=payload.encode("utf-8", "replace").decode())
 
     assert job.statement_bytes <= job.max_bytes
 
 
 def test_a_thousand_rows_share_a_statement() -> None:
-    """And no more: 2,500 small jobs are three round trips."""
+    """Not more: 2,500 small jobs take three round trips."""
     parts = [len(part) for part in slices(make_new() for _ in range(2500))]
 
     assert parts == [1000, 1000, 500]
 
 
-def test_nothing_is_no_statement() -> None:
+def test_no_jobs_make_no_statement() -> None:
     """Not an empty one."""
     assert list(slices([])) == []
 
 
-def test_jobs_are_taken_one_slice_at_a_time() -> None:
-    """A million lines from a pipe are never held in memory at once."""
+def test_jobs_are_read_one_slice_at_a_time() -> None:
+    """A million lines from a pipe are never in memory at once."""
     source = iter([make_new() for _ in range(3000)])
     next(slices(source))
 
     assert len(list(source)) == 1999
 
 
-def test_what_the_driver_escapes_is_counted() -> None:
+def test_escaped_characters_are_counted() -> None:
     """Quotes and backslashes are sent as two bytes each."""
     plain, quoted = make_new(8), NewJob("noop", "\"'\\\"'\\\"'", "default", 5, 1)
 
@@ -90,5 +90,5 @@ def test_what_the_driver_escapes_is_counted() -> None:
 
 
 def test_bytes_are_counted_not_characters() -> None:
-    """Four-byte characters take four."""
+    """Four-byte characters count four."""
     assert NewJob("noop", "💥" * 10, "default", 5, 1).statement_bytes == make_new(40).statement_bytes

@@ -1,4 +1,4 @@
-"""What a handler may say of its job, and what is refused while the handler can still be told."""
+"""The control exceptions of a handler: invalid arguments are refused inside the handler."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -10,7 +10,7 @@ TOMORROW = datetime(2026, 5, 5, 12, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(("given", "number"), [(5, 5.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (0, 0.0)])
-def test_a_time_span_is_seconds_or_a_timedelta(given: float | timedelta, number: float) -> None:
+def test_a_duration_is_seconds_or_a_timedelta(given: float | timedelta, number: float) -> None:
     """Both mean the same."""
     assert seconds(given) == number
 
@@ -18,64 +18,72 @@ def test_a_time_span_is_seconds_or_a_timedelta(given: float | timedelta, number:
 @pytest.mark.parametrize(
     "given", [float("nan"), float("inf"), float("-inf"), MAX_WAIT_SECONDS + 1, timedelta(days=40_000)]
 )
-def test_a_time_span_that_no_calendar_holds_is_refused(given: float | timedelta) -> None:
-    """When the outcome is written it would be too late: it would break the runner, and the job would come again."""
+def test_a_duration_beyond_the_calendar_is_refused(given: float | timedelta) -> None:
+    """An error while settling would break the runner, and the job would run again."""
     with pytest.raises(ValueError, match="within a hundred years"):
         seconds(given)
 
 
 @pytest.mark.parametrize(("after", "kept"), [(None, None), (30, 30.0), (timedelta(minutes=1), 60.0), (0, 0.0)])
-def test_a_retry_knows_after_what_time(after: float | timedelta | None, kept: float | None) -> None:
-    """None leaves it to the backoff; zero does not."""
+def test_a_retry_can_have_a_delay(after: float | timedelta | None, kept: float | None) -> None:
+    """None means the backoff; zero does not."""
     assert Retry(after=after).after == kept
 
 
 def test_a_retry_has_a_reason() -> None:
-    """The handler's, or that it asked for it."""
+    """Its own, or a text that the handler requested it."""
     assert (str(Retry("rate limit")), str(Retry())) == ("rate limit", "the handler asked for a retry")
 
 
-@pytest.mark.parametrize("steer", [Retry, Snooze])
-def test_a_wait_that_cannot_be_is_refused_where_it_is_written(steer: type[Retry] | type[Snooze]) -> None:
-    """The error is raised inside the handler, whose traceback shows the line."""
+@pytest.mark.parametrize("control", [Retry, Snooze])
+def test_an_invalid_delay_is_refused_in_the_handler(control: type[Retry] | type[Snooze]) -> None:
+    """The traceback shows the handler's line."""
     with pytest.raises(ValueError, match="inf seconds"):
-        steer(after=float("inf"))
+        control(after=float("inf"))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"until": TOMORROW, "after": 5}])
 def test_a_snooze_takes_exactly_one_time(arguments: dict[str, object]) -> None:
-    """Neither none nor two, which might disagree."""
+    """None and two are refused."""
     with pytest.raises(TypeError, match=r"either until= .* or after="):
         Snooze(**arguments)  # type: ignore[arg-type]
 
 
-def test_a_snooze_refuses_a_time_without_a_zone() -> None:
-    """Whose noon would it be?"""
+def test_a_snooze_until_a_time_without_a_zone_is_refused() -> None:
+    """A local time without a zone is ambiguous."""
     with pytest.raises(TypeError, match="time zone"):
         Snooze(until=datetime(2026, 5, 5, 12, 0))  # noqa: DTZ001
 
 
-def test_a_snooze_is_until_an_instant() -> None:
-    """Whatever zone the handler thinks in, what is kept is UTC."""
+def test_a_snooze_is_kept_in_utc() -> None:
+    """The handler can use any zone."""
     local = TOMORROW.astimezone(timezone(timedelta(hours=9)))
     snooze = Snooze(until=local)
 
     assert (snooze.until, snooze.until and snooze.until.tzinfo, snooze.after) == (TOMORROW, UTC, None)
 
 
+@pytest.mark.parametrize(("reason", "text"), [(None, "snoozed"), ("", "snoozed"), ("rate-limited", "rate-limited")])
+def test_a_snooze_can_have_a_reason(reason: str | None, text: str) -> None:
+    """It is the text of the exception, too."""
+    snooze = Snooze(after=60, reason=reason)
+
+    assert (snooze.reason, str(snooze)) == (reason or None, text)
+
+
 def test_a_snooze_beyond_the_calendar_is_refused() -> None:
-    """The last day in New York is none in UTC."""
+    """The last day in New York is outside the calendar in UTC."""
     with pytest.raises(OverflowError):
         Snooze(until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))))
 
 
-@pytest.mark.parametrize("steer", [Retry(), Snooze(after=1), Cancel("no"), Dead("no")])
-def test_steering_can_be_told_from_failing(steer: Exception) -> None:
-    """One class to catch, and an Exception, so that a handler's own `finally` and `with` see it."""
-    assert isinstance(steer, JobControl)
+@pytest.mark.parametrize("control", [Retry(), Snooze(after=1), Cancel("no"), Dead("no")])
+def test_control_exceptions_share_a_base_class(control: Exception) -> None:
+    """It is an Exception, so the handler's own `finally` and `with` blocks run."""
+    assert isinstance(control, JobControl)
 
 
-def test_a_snooze_until_what_is_no_time_is_refused() -> None:
+def test_a_snooze_until_a_value_that_is_not_a_time_is_refused() -> None:
     """With the same sentence."""
     with pytest.raises(TypeError, match="needs a datetime with a time zone"):
         Snooze(until="tomorrow")  # type: ignore[arg-type]

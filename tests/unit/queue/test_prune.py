@@ -1,4 +1,4 @@
-"""Since when rows are kept: never shorter than asked for, and pruned many at a time."""
+"""Rows are kept at least as long as configured and pruned in bulk."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.queue.prune import STEPS, cutoff
+from mayfly.queue.prune import CUTOFF_STEPS, cutoff
 from tests.factories import NOON
 
 days = st.floats(0.001, 3650)
@@ -14,29 +14,29 @@ spans = st.timedeltas(timedelta(0), timedelta(days=365))
 
 
 @given(days, spans)
-def test_rows_are_kept_as_long_as_asked_for_and_little_longer(kept: float, later: timedelta) -> None:
-    """A hundredth longer at most."""
+def test_rows_are_kept_as_configured_and_hardly_longer(kept: float, later: timedelta) -> None:
+    """At most a hundredth longer."""
     now = NOON + later
     over = now - timedelta(days=kept) - cutoff(now, kept)
 
-    assert timedelta(0) <= over <= timedelta(days=kept) / STEPS
+    assert timedelta(0) <= over <= timedelta(days=kept) / CUTOFF_STEPS
 
 
 @given(days, spans, spans)
 def test_the_cutoff_never_moves_back(kept: float, first: timedelta, then: timedelta) -> None:
-    """What is gone was rightly gone."""
+    """Deleted rows stay outside the retention."""
     assert cutoff(NOON + first, kept) <= cutoff(NOON + first + then, kept)
 
 
 @pytest.mark.parametrize(("kept", "cycles"), [(7, 100), (90, 1296)])
-def test_most_cycles_find_nothing_to_prune(kept: float, cycles: int) -> None:
-    """A row a minute is left behind, and goes with many others: of so many cycles in a row two at most prune."""
+def test_most_cycles_have_nothing_to_prune(kept: float, cycles: int) -> None:
+    """One row expires per minute, but of this many consecutive cycles at most two prune."""
     cutoffs = {cutoff(NOON + timedelta(minutes=minute), kept) for minute in range(cycles)}
 
     assert len(cutoffs) <= 2
 
 
 @pytest.mark.parametrize("kept", [1e-12, 1e-9, 36500.0])
-def test_extremes_are_no_errors(kept: float) -> None:
-    """Whatever KEEP_DONE_DAYS may be."""
+def test_extreme_retentions_are_valid(kept: float) -> None:
+    """Every value that KEEP_DONE_DAYS accepts works."""
     assert cutoff(NOON, kept) <= NOON

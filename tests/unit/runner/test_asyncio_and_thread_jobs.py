@@ -1,29 +1,30 @@
-"""The event loop and the threads: whoever was started comes back once, however and whenever it is interrupted."""
+"""The event loop and the threads: every started job returns exactly once, however it is interrupted."""
 
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 import pytest
 
+from mayfly.db.database import Database
 from mayfly.errors import Interrupted
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.concurrent.asyncio_jobs import AsyncExecutor
-from runner.concurrent.executor import Execution, Mailbox
-from runner.concurrent.thread_jobs import ThreadExecutor
-from runner.guard import Cause, RunnerDeadline
-from runner.job_runtime import AsyncRuntime, RuntimeContext, ThreadRuntime
+from runner.asyncio_jobs import AsyncExecutor
+from runner.execution import Execution, Mailbox, ThreadExecutor
+from runner.guard import Cause, Guard
+from runner.job_runtime import HandlerRuntime
 from tests.factories import make_job
 
-CONTEXT = RuntimeContext("worker-1-1", cast(RunnerDeadline, None))  # no test reads the deadline
+RUNTIME = HandlerRuntime(cast(Database, None), "worker-1-1", cast(Guard, None))  # not used by these tests
 ROUNDS = 300
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
-def no_database(*_: object) -> NoReturn:
-    raise AssertionError("nobody asked for a transaction")
+def no_commit(*_: object) -> NoReturn:
+    raise AssertionError("no transaction was requested")
 
 
 def make_run(function: Callable[..., Any], is_async: bool = False) -> Execution:
@@ -43,7 +44,7 @@ def spin(_job: Job) -> None:
 
 
 def short(_job: Job) -> int:
-    """About as long as it takes another thread to interrupt it."""
+    """Takes about as long as another thread needs to interrupt it."""
     return sum(range(20_000))
 
 
@@ -58,11 +59,11 @@ def mailbox() -> Mailbox:
 
 @pytest.fixture
 def threads(mailbox: Mailbox) -> ThreadExecutor:
-    return ThreadExecutor(mailbox, lambda: ThreadRuntime(CONTEXT, no_database), no_database)
+    return ThreadExecutor(mailbox, lambda: replace(RUNTIME), no_commit)
 
 
 def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
-    """By an exception, at its next step."""
+    """The exception is raised at its next bytecode."""
     run = make_run(spin)
     threads.start(run)
     while not mailbox.empty(0.01):
@@ -71,15 +72,15 @@ def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: Threa
     assert isinstance(run.error, Interrupted)
 
 
-def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
-    """Wherever in its end it meets the thread: the run comes back, with its result or interrupted, and only once."""
+def test_an_interruption_never_hits_code_outside_the_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
+    """Whenever it arrives, the job returns exactly once, with its result or interrupted."""
     results = []
     for _ in range(ROUNDS):
         run = make_run(short)
         threads.start(run)
         interrupt(threads, run)
         interrupt(threads, run)
-        assert mailbox.empty(PATIENCE_SECONDS) == [run]
+        assert mailbox.empty(TIMEOUT_SECONDS) == [run]
         threads.dismiss(run)
         results.append("interrupted" if isinstance(run.error, Interrupted) else run.error or run.result)
 
@@ -87,16 +88,16 @@ def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, thre
     assert all(each == "interrupted" or getattr(each, "outcome", None) for each in results)
 
 
-def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, threads: ThreadExecutor) -> None:
-    """Who was may have left something behind."""
+def test_a_thread_is_reused_unless_it_was_interrupted(mailbox: Mailbox, threads: ThreadExecutor) -> None:
+    """An interrupted thread may be left in an undefined state."""
 
-    def who(_job: Job) -> int:
+    def thread_id(_job: Job) -> int:
         return threading.get_ident()
 
     def run_one(interrupted: bool = False) -> str | None:
-        run = make_run(who)
+        run = make_run(thread_id)
         threads.start(run)
-        assert mailbox.empty(PATIENCE_SECONDS) == [run]
+        assert mailbox.empty(TIMEOUT_SECONDS) == [run]
         if interrupted:
             interrupt(threads, run)
         threads.dismiss(run)
@@ -110,29 +111,29 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
 
 
 def test_a_task_is_cancelled_on_the_loop(mailbox: Mailbox) -> None:
-    """As one that was interrupted, since we did it."""
+    """The job counts as interrupted, since the runner cancelled the task."""
     loop, run = (
-        AsyncExecutor(mailbox, AsyncRuntime(CONTEXT, no_database)),
+        AsyncExecutor(mailbox, replace(RUNTIME, is_on_loop=True)),
         make_run(forever, is_async=True),
     )
     loop.start(run)
     interrupt(loop, run)
 
-    assert mailbox.empty(PATIENCE_SECONDS) == [run], "also where it had not taken its first step"
+    assert mailbox.empty(TIMEOUT_SECONDS) == [run], "also before its first step"
     assert isinstance(run.error, Interrupted)
-    assert not loop.is_stuck(run)
+    assert run.was_reached
 
 
-def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
-    """It cannot even be told; that it could be told once, before it was blocked, does not count."""
-    began, told, blocked, release = (threading.Event() for _ in range(4))
+def test_a_job_on_a_blocked_loop_is_stuck(mailbox: Mailbox) -> None:
+    """A blocked loop cannot deliver a cancellation; one delivered before it blocked does not count."""
+    began, notified, blocked, release = (threading.Event() for _ in range(4))
 
     async def ignore(_job: Job) -> None:
         began.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.set()
+            notified.set()
             await asyncio.Event().wait()
 
     async def block(_job: Job) -> None:
@@ -140,30 +141,30 @@ def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
         release.wait()
 
     loop, deaf, blocking = (
-        AsyncExecutor(mailbox, AsyncRuntime(CONTEXT, no_database)),
+        AsyncExecutor(mailbox, replace(RUNTIME, is_on_loop=True)),
         make_run(ignore, is_async=True),
         make_run(block, is_async=True),
     )
     loop.start(deaf)
-    assert began.wait(PATIENCE_SECONDS)
+    assert began.wait(TIMEOUT_SECONDS)
     interrupt(loop, deaf)
-    assert told.wait(PATIENCE_SECONDS)
-    before = loop.is_stuck(deaf)
+    assert notified.wait(TIMEOUT_SECONDS)
+    before = deaf.was_reached
     loop.start(blocking)
-    assert blocked.wait(PATIENCE_SECONDS)
+    assert blocked.wait(TIMEOUT_SECONDS)
     interrupt(loop, deaf)
 
-    assert (before, loop.is_stuck(deaf), mailbox.empty(0)) == (False, True, [])
+    assert (before, deaf.was_reached, mailbox.empty(0)) == (True, False, [])
     release.set()
-    assert mailbox.empty(PATIENCE_SECONDS)
+    assert mailbox.empty(TIMEOUT_SECONDS)
 
 
-def test_a_mailbox_waits_no_longer_than_it_is_told(mailbox: Mailbox) -> None:
-    """Whatever is there comes at once, all of it, in order."""
+def test_a_mailbox_waits_no_longer_than_its_timeout(mailbox: Mailbox) -> None:
+    """Results that are there are returned at once, all of them, in order."""
     runs = [make_run(short) for _ in range(3)]
     assert mailbox.empty(0.01) == []
     for run in runs:
         mailbox.put(run)
 
-    assert mailbox.empty(PATIENCE_SECONDS) == runs
+    assert mailbox.empty(TIMEOUT_SECONDS) == runs
     assert mailbox.empty(0) == []

@@ -22,7 +22,7 @@ NOT_USED = cast(Any, None)
         (Cause.STOP, MIN_INTERRUPTED_MS, False),
     ],
 )
-def test_only_a_job_that_had_time_makes_a_timeout(cause: Cause, duration_ms: int, is_timeout: bool) -> None:
+def test_only_a_job_that_had_its_full_time_makes_a_timeout(cause: Cause, duration_ms: int, is_timeout: bool) -> None:
     """A job that started just before the end of the window is released, and the runner exits with 0."""
     batches = BatchRunner(NOT_USED, NOT_USED, NOT_USED, silent_log())
     report = BatchReport()

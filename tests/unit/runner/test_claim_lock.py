@@ -1,11 +1,10 @@
-"""One runner of a lane claims at a time, and begins where the last one ended; nobody is kept from it for long."""
+"""One runner of a lane claims at a time and continues where the last claim ended; the wait is bounded."""
 
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -14,24 +13,24 @@ from mayfly.queue.claim import ClaimCursor
 from runner import claims
 from runner.claims import ClaimLock
 
-PATIENCE_SECONDS = 60.0  # long enough that a busy machine is not taken for a turn that was waited for
+TIMEOUT_SECONDS = 60.0  # long enough that a busy machine is not mistaken for a wait for the lock
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LOCK_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+def _lock_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LOCK_TIMEOUT_SECONDS", TIMEOUT_SECONDS)
 
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[int]:
-    """A process that has the lane's turn, and keeps it."""
-    started = hold_a_turn(tmp_path)
+    """A process that holds the lane's claim lock."""
+    started = hold_claim_lock(tmp_path)
     yield started
     end(started)
 
 
-def hold_a_turn(directory: Path) -> int:
-    """A process that has its turn when this returns. The locks are processes', so threads would not do."""
+def hold_claim_lock(directory: Path) -> int:
+    """A process that holds the lock when this returns. Locks belong to processes, so a thread would not do."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -52,96 +51,85 @@ def end(pid: int) -> None:
         return
 
 
-def seconds_to_a_turn(directory: Path, lane: str) -> float:
+def seconds_to_the_lock(directory: Path, lane: str) -> float:
     started = monotonic()
     with ClaimLock(directory, lane).hold():
         return monotonic() - started
 
 
-def test_a_second_waits_and_then_claims_all_the_same(
+def test_a_second_runner_claims_after_the_timeout(
     tmp_path: Path, holder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runner that hangs in its claim holds nobody up for longer than this."""
+    """A runner that hangs in its claim delays others no longer than this."""
     monkeypatch.setattr(claims, "LOCK_TIMEOUT_SECONDS", 0.3)
 
-    waited = seconds_to_a_turn(tmp_path, "mail")
+    waited = seconds_to_the_lock(tmp_path, "mail")
 
     assert 0.3 <= waited < 30
 
 
-def test_a_killed_runners_turn_is_free_at_once(tmp_path: Path, holder: int) -> None:
-    """The kernel gives it back with the process."""
+def test_the_lock_of_a_killed_runner_is_free_at_once(tmp_path: Path, holder: int) -> None:
+    """The kernel releases it with the process."""
     end(holder)
 
-    assert seconds_to_a_turn(tmp_path, "mail") < PATIENCE_SECONDS
+    assert seconds_to_the_lock(tmp_path, "mail") < TIMEOUT_SECONDS
 
 
-def test_another_lane_has_turns_of_its_own(tmp_path: Path, holder: int) -> None:
-    """Only those who claim the same rows are in each other's way."""
-    assert seconds_to_a_turn(tmp_path, "other") < PATIENCE_SECONDS
+def test_each_lane_has_its_own_lock(tmp_path: Path, holder: int) -> None:
+    """Only runners that claim the same rows wait for each other."""
+    assert seconds_to_the_lock(tmp_path, "other") < TIMEOUT_SECONDS
 
 
-def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
-    """Given back as soon as the claim is made, whatever became of it."""
+def test_the_lock_is_released_after_a_claim(tmp_path: Path) -> None:
+    """It is released when the claim is made, whether it succeeded or not."""
     with suppress(KeyError), ClaimLock(tmp_path, "mail").hold():
         raise KeyError
 
     started = monotonic()
-    end(hold_a_turn(tmp_path))
+    end(hold_claim_lock(tmp_path))
 
-    assert monotonic() - started < PATIENCE_SECONDS
-
-
-FRONT = ClaimCursor(1, host_now())
+    assert monotonic() - started < TIMEOUT_SECONDS
 
 
-def test_a_front_is_known_to_all_runners_of_the_lane(tmp_path: Path) -> None:
-    """To the microsecond; other lanes have their own."""
-    ClaimLock(tmp_path, "mail").store_cursor(None, FRONT)
+CURSOR = ClaimCursor(1, host_now())
 
-    assert ClaimLock(tmp_path, "mail").cursor() == FRONT
+
+def test_all_runners_of_a_lane_share_its_cursor(tmp_path: Path) -> None:
+    """It is exact to the microsecond; other lanes have their own."""
+    ClaimLock(tmp_path, "mail").store_cursor(None, CURSOR)
+
+    assert ClaimLock(tmp_path, "mail").cursor() == CURSOR
     assert ClaimLock(tmp_path, "other").cursor() is None
 
 
-def test_lanes_of_one_checksum_have_fronts_of_their_own(tmp_path: Path) -> None:
-    """They share a file: what one has noted would let the other pass over jobs that it never looked at."""
-    one, other = "plumless", "buckeroo"
-    assert crc32(one.encode()) == crc32(other.encode())
-    ClaimLock(tmp_path, one).store_cursor(None, FRONT)
-
-    assert (ClaimLock(tmp_path, one).cursor(), ClaimLock(tmp_path, other).cursor()) == (FRONT, None)
-
-
-def test_a_claim_that_was_not_filled_leaves_no_front(tmp_path: Path) -> None:
-    """What comes next may be older."""
+def test_a_claim_that_was_not_full_clears_the_cursor(tmp_path: Path) -> None:
+    """The next job may be older."""
     lane = ClaimLock(tmp_path, "mail")
-    lane.store_cursor(None, FRONT)
-    lane.store_cursor(FRONT, None)
+    lane.store_cursor(None, CURSOR)
+    lane.store_cursor(CURSOR, None)
 
     assert lane.cursor() is None
 
 
-def test_a_front_is_as_old_as_the_last_look_from_the_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often it was moved since: what came back before it is seen within a second."""
+def test_a_cursor_ages_from_the_last_claim_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it was moved, a job that returned before it is found within a second."""
     seconds = [100.0]
     monkeypatch.setattr(claims, "monotonic", lambda: seconds[0])
     lane = ClaimLock(tmp_path, "mail")
-    lane.store_cursor(None, FRONT)
+    lane.store_cursor(None, CURSOR)
     seconds[0] += claims.CURSOR_SECONDS * 0.9
-    lane.store_cursor(lane.cursor(), FRONT)
-    assert lane.cursor() == FRONT
+    lane.store_cursor(lane.cursor(), CURSOR)
+    assert lane.cursor() == CURSOR
 
     seconds[0] += claims.CURSOR_SECONDS * 0.2
 
     assert lane.cursor() is None
 
 
-def test_a_front_from_before_a_restart_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's clock began anew."""
+def test_a_cursor_from_before_a_reboot_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's monotonic clock has started again."""
     lane = ClaimLock(tmp_path, "mail")
-    lane.store_cursor(None, FRONT)
+    lane.store_cursor(None, CURSOR)
     monkeypatch.setattr(claims, "monotonic", lambda: 0.0)
 
     assert lane.cursor() is None

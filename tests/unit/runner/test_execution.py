@@ -1,13 +1,13 @@
-"""A job beside the main thread: when something is due about it."""
+"""The deadlines of a concurrent job."""
 
 from math import inf
 
 import pytest
 
 from mayfly.job import Job
-from mayfly.process.timing import timing
+from mayfly.process import timing
 from mayfly.registry import Handler
-from runner.concurrent.executor import Execution
+from runner.execution import Execution
 from runner.guard import Cause
 from tests.factories import make_job
 
@@ -22,16 +22,16 @@ def make_run(timeout: float | None = None) -> Execution:
 
 
 @pytest.mark.parametrize(("timeout", "due"), [(None, GUARD), (20.0, 120.0), (80.0, GUARD)])
-def test_the_first_thing_due_is_its_limit_or_the_runners_end(timeout: float | None, due: float) -> None:
-    """Whichever comes first."""
+def test_the_first_deadline_is_the_timeout_or_the_end_of_the_window(timeout: float | None, due: float) -> None:
+    """The earlier one counts."""
     assert make_run(timeout).due(GUARD) == due
 
 
-def test_an_interruption_is_repeated_until_it_is_left_behind() -> None:
+def test_an_interruption_is_repeated_until_the_job_is_abandoned() -> None:
     """Twice a second, for two seconds after the first."""
     run = make_run(20.0)
     dues = []
-    while not run.cannot_be_ended(run.due(GUARD)):
+    while run.due(GUARD) < run.gives_up_at:
         dues.append(run.due(GUARD))
         run.note_interruption(run.due(GUARD), Cause.TIMEOUT)
 
@@ -39,8 +39,8 @@ def test_an_interruption_is_repeated_until_it_is_left_behind() -> None:
     assert run.due(GUARD) == 122.0 == 120.0 + timing().hard_exit_seconds
 
 
-def test_the_first_cause_is_the_cause() -> None:
-    """A job past its own limit has timed out, even if the guard came while it ended."""
+def test_the_first_cause_of_an_interruption_counts() -> None:
+    """A job past its own timeout has timed out, even if the guard fires while it ends."""
     run = make_run(20.0)
     run.note_interruption(120.0, Cause.TIMEOUT)
     run.note_interruption(150.0, Cause.GUARD)

@@ -1,18 +1,18 @@
-"""What a runner believes of limited keys without asking."""
+"""What a runner remembers about exhausted limits, without a query."""
 
 from datetime import UTC, datetime, timedelta
 
 from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.windows import Refusal
-from runner.limits import ACTIVE_SECONDS, CACHE_TTL, ExhaustedKeys, SlotActivity
+from runner.limits import ACTIVE_SECONDS, CACHE_TTL, ExhaustedKeys
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SLOTS = LimitKey("smtp:7", Limit("smtp:{account}", 2))
 DAILY = LimitKey("smtp:7", Limit("smtp:{account}", 2, "day"))
 
 
-def test_slots_in_use_are_believed_for_a_moment_and_a_window_until_it_ends() -> None:
-    """Then they are asked for again; a key that nobody closed is open."""
+def test_used_slots_are_remembered_for_a_moment_and_a_window_until_it_ends() -> None:
+    """Then the database is queried again; an unknown key counts as free."""
     keys, tomorrow = ExhaustedKeys(), NOON + timedelta(days=1)
     slots = keys.add(Refusal(SLOTS), NOON, lambda: 0.5)
     window = keys.add(Refusal(DAILY, tomorrow), NOON, lambda: 0.5)
@@ -24,8 +24,8 @@ def test_slots_in_use_are_believed_for_a_moment_and_a_window_until_it_ends() -> 
     assert keys.find((LimitKey("smtp:8", SLOTS.limit),), NOON) is None
 
 
-def test_a_job_of_ours_that_ends_makes_slots_worth_asking_for_and_no_window() -> None:
-    """Those that were put off for them still count: whoever is put off next comes after them."""
+def test_the_end_of_a_job_frees_slots_but_no_window() -> None:
+    """Jobs already snoozed for the slots keep their positions; the next one is placed behind them."""
     keys = ExhaustedKeys()
     keys.add(Refusal(SLOTS), NOON, lambda: 0.5).snooze()
     keys.add(Refusal(DAILY, NOON + timedelta(days=1)), NOON, lambda: 0.5)
@@ -37,13 +37,11 @@ def test_a_job_of_ours_that_ends_makes_slots_worth_asking_for_and_no_window() ->
     assert keys.add(Refusal(SLOTS), NOON, lambda: 0.5).snoozed == 1
 
 
-def test_a_key_activitys_while_our_jobs_move_it() -> None:
-    """For half a second after the last of them began or ended, and not at all when none of ours has it."""
-    activity = SlotActivity()
-    activity.note(["smtp:7", "smtp:8"], now=100.0)
-    activity.forget(["smtp:8"])
+def test_a_key_is_active_while_this_runner_uses_it() -> None:
+    """For half a second after the start or end of its last job, and not at all if the runner has none."""
+    keys = ExhaustedKeys()
+    keys.moved_at["smtp:7"] = 100.0
 
-    assert activity.is_active("smtp:7", now=100.0 + ACTIVE_SECONDS - 0.01)
-    assert not activity.is_active("smtp:7", now=100.0 + ACTIVE_SECONDS)
-    assert not activity.is_active("smtp:8", now=100.0)
-    assert not activity.is_active("smtp:9", now=100.0)
+    assert keys.is_active("smtp:7", now=100.0 + ACTIVE_SECONDS - 0.01)
+    assert not keys.is_active("smtp:7", now=100.0 + ACTIVE_SECONDS)
+    assert not keys.is_active("smtp:8", now=100.0)

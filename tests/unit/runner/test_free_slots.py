@@ -1,4 +1,4 @@
-"""How many jobs may run side by side."""
+"""How many jobs may run concurrently."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import pytest
 
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.concurrent.executor import claimable, free_slots
+from runner.concurrent_batch import claimable, free_slots
 
 
 def plain(job: Job) -> None: ...
@@ -31,8 +31,10 @@ MANY = Handler("upload", plain, threads=500)
         (MANY, {"upload": 4}, 6),
     ],
 )
-def test_a_slot_is_free_in_the_lane_and_for_the_type(handler: Handler, running: dict[str, int], free: int) -> None:
-    """Whichever of the two limits is nearer."""
+def test_a_slot_must_be_free_in_the_lane_and_for_the_type(
+    handler: Handler, running: dict[str, int], free: int
+) -> None:
+    """The tighter of the two limits counts."""
     assert free_slots(handler, 10, Counter(running)) == free
 
 
@@ -46,6 +48,6 @@ def test_a_slot_is_free_in_the_lane_and_for_the_type(handler: Handler, running: 
         ([ASYNC], {"fetch": 10}, 0),
     ],
 )
-def test_what_is_claimed_fits_whatever_its_type(handlers: list[Handler], running: dict[str, int], room: int) -> None:
-    """A claim cannot choose: what has no slot would wait in hand, and others could have run it."""
+def test_a_claim_fits_jobs_of_any_type(handlers: list[Handler], running: dict[str, int], room: int) -> None:
+    """A claim cannot choose types: a job without a slot would block while other runners could run it."""
     assert claimable(handlers, 10, Counter(running)) == room

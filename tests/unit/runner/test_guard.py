@@ -1,4 +1,4 @@
-"""The guard while jobs run beside the main thread: until when the process must have ended."""
+"""The deadline of the guard while jobs run concurrently."""
 
 import faulthandler
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import monotonic
+from mayfly.process import timing
 from mayfly.process.status_page import StatusPage
-from mayfly.process.timing import timing
 from runner.guard import HARD_EXIT_STEP_SECONDS, Cause, Guard
 
-FAR = 10_000.0  # nothing may go off while the tests run
+FAR = 10_000.0  # no timer may fire during the tests
 LEEWAY = timing().hard_exit_seconds + timing().settle_seconds
 
 
@@ -33,8 +33,8 @@ def guard(ends_at: float, page: StatusPage) -> Iterator[Guard]:
     faulthandler.cancel_dump_traceback_later()
 
 
-def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: StatusPage, ends_at: float) -> None:
-    """Interrupted at its limit, left behind two seconds later, and a second to write that down."""
+def test_the_hard_deadline_leaves_time_to_settle(guard: Guard, page: StatusPage, ends_at: float) -> None:
+    """Interrupted at its limit, abandoned two seconds later, and a second to write the outcome."""
     guard.arm_concurrent(inf)
     without_limit = page.hard_deadline
     guard.arm_concurrent(ends_at - 5000)
@@ -42,8 +42,8 @@ def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: StatusPage, e
     assert (without_limit, page.hard_deadline) == pytest.approx((ends_at + LEEWAY, ends_at - 5000 + LEEWAY))
 
 
-def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Guard, page: StatusPage) -> None:
-    """Never later than it must; to move it for each job that ends would cost a thread each."""
+def test_the_hard_deadline_moves_forward_at_once_and_back_in_steps(guard: Guard, page: StatusPage) -> None:
+    """It is never too late; moving it for every job that ends would start a thread each time."""
     first = monotonic() + 5000
     seen = []
     for limit in (first, first + HARD_EXIT_STEP_SECONDS / 2, first + HARD_EXIT_STEP_SECONDS, first):
@@ -53,15 +53,15 @@ def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Gu
     assert seen == pytest.approx([first, first, first + HARD_EXIT_STEP_SECONDS, first])
 
 
-def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: StatusPage, ends_at: float) -> None:
-    """When nothing runs beside the main thread any more."""
+def test_the_hard_deadline_of_sequential_jobs_is_restored(guard: Guard, page: StatusPage, ends_at: float) -> None:
+    """When no concurrent job is running any more."""
     guard.arm_concurrent(ends_at - 5000)
     guard.reset_concurrent()
 
     assert page.hard_deadline == pytest.approx(ends_at + timing().hard_exit_seconds)
 
 
-def test_a_jobs_own_limit_is_the_first_cause(guard: Guard, ends_at: float) -> None:
-    """Whoever is past it has timed out, whatever else is due."""
+def test_the_timeout_of_a_job_comes_before_other_causes(guard: Guard, ends_at: float) -> None:
+    """A job past its timeout has timed out, even if another deadline has passed too."""
     assert guard.ends_at == pytest.approx(ends_at)
     assert (guard.cause_of(monotonic() - 1), guard.cause_of(inf)) == (Cause.TIMEOUT, Cause.STOP)

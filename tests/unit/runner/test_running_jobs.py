@@ -1,27 +1,20 @@
-"""What runs beside the main thread: who may start beside whom."""
+"""Concurrent jobs of a runner: which may run together."""
 
-import asyncio
-from math import inf
 from pathlib import Path
-from typing import NoReturn
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 from mayfly.job import Job
 from mayfly.process.status_page import StatusPage
 from mayfly.registry import Handler, Registry
-from runner.concurrent.executor import RunningJobs
-from runner.guard import Guard, RunnerDeadline
-from runner.job_runtime import RuntimeContext
+from runner.concurrent_batch import RunningJobs
+from runner.execution import ThreadExecutor
 from tests.factories import make_job
 
 
-async def forever(_job: Job) -> None:
-    await asyncio.Event().wait()
-
-
-def no_database(*_: object) -> NoReturn:
-    raise AssertionError("nobody asked for a transaction")
+def fetch(job: Job) -> None: ...
 
 
 @pytest.fixture
@@ -31,13 +24,12 @@ def page(tmp_path: Path) -> StatusPage:
 
 @pytest.fixture
 def runs(page: StatusPage) -> RunningJobs:
-    registry = Registry({"fetch": Handler("fetch", forever, is_async=True)})
-    context = RuntimeContext("worker-1-1", RunnerDeadline(Guard(inf, page), page))
-    return RunningJobs(registry, page, 3, context, no_database, no_database)
+    registry = Registry({"fetch": Handler("fetch", fetch, is_async=True)})
+    return RunningJobs(registry, page, 3, lambda _is_async, _mailbox: cast(ThreadExecutor, Mock()))
 
 
-def test_as_many_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -> None:
-    """Each stands on the page; the next one has to wait, and no more are claimed."""
+def test_as_many_jobs_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -> None:
+    """Each is on the status page; the next one waits, and no more are claimed."""
     jobs = [make_job(type="fetch") for _ in range(4)]
 
     assert [runs.start(job) for job in jobs] == [True, True, True, False]
@@ -45,16 +37,16 @@ def test_as_many_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -
     assert runs.claimable(["fetch"]) == 0
 
 
-def test_a_slot_is_free_again_when_its_run_has_ended(runs: RunningJobs, page: StatusPage) -> None:
-    """On the page too."""
+def test_a_slot_is_free_when_its_job_has_ended(runs: RunningJobs, page: StatusPage) -> None:
+    """It is free on the status page too."""
     assert all(runs.start(make_job(type="fetch")) for _ in range(3))
     runs.remove(next(iter(runs)), succeeded=True)
 
     assert (runs.claimable(["fetch"]), len(page.read().running), page.read().done) == (1, 2, 1)
 
 
-def test_nobody_starts_beside_a_suspect(runs: RunningJobs) -> None:
-    """Who dies with it could not be told from it; nor is anybody claimed to do so."""
+def test_no_job_starts_beside_a_suspect(runs: RunningJobs) -> None:
+    """A crash could not be attributed to one of them; nor is another job claimed."""
     suspect = make_job(type="fetch", suspect=True)
 
     assert runs.start(suspect)
@@ -62,8 +54,8 @@ def test_nobody_starts_beside_a_suspect(runs: RunningJobs) -> None:
     assert runs.claimable(["fetch"]) == 0
 
 
-def test_a_suspect_waits_until_it_is_alone(runs: RunningJobs) -> None:
-    """Though there are slots."""
+def test_a_suspect_waits_until_no_other_job_runs(runs: RunningJobs) -> None:
+    """Even if there are free slots."""
     assert runs.start(make_job(type="fetch"))
     suspect = make_job(type="fetch", suspect=True)
 

@@ -1,4 +1,4 @@
-"""Whether a schedule may be due, told from a note and the looks of the files."""
+"""Whether a schedule may be due, decided from the cached due time and the stat of the schedule files."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -32,21 +32,21 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_files_nothing_is_due(tmp_path: Path) -> None:
-    """The usual ones may be missing."""
+def test_without_schedule_files_nothing_is_due(tmp_path: Path) -> None:
+    """The default files may be missing."""
     assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
 
 
-def test_a_file_that_was_named_must_be_looked_at_though_it_is_missing(tmp_path: Path) -> None:
-    """Somebody has to say so."""
+def test_a_configured_file_must_be_read_though_it_is_missing(tmp_path: Path) -> None:
+    """The full cycle reports the missing file."""
     settings = settings_in(tmp_path, SCHEDULE_FILES="mine")
 
     assert schedule_files(settings) == [tmp_path / "mine"]
     assert may_be_due(settings, tmp_path, NOON)
 
 
-def test_a_note_holds_until_the_next_is_due(tmp_path: Path, file: Path) -> None:
-    """To the instant; none at all, or a forgotten one, says nothing."""
+def test_the_cache_is_valid_until_the_next_due_time(tmp_path: Path, file: Path) -> None:
+    """To the instant; a missing or deleted cache means that the files must be read."""
     settings = settings_in(tmp_path)
     before = may_be_due(settings, tmp_path, NOON)
     write_next_due(tmp_path, file_signatures([file]), NOON + MINUTE)
@@ -56,16 +56,16 @@ def test_a_note_holds_until_the_next_is_due(tmp_path: Path, file: Path) -> None:
     assert (before, noted, may_be_due(settings, tmp_path, NOON)) == (True, [False, True], True)
 
 
-def test_a_note_may_say_never(tmp_path: Path, file: Path) -> None:
-    """A file of comments."""
+def test_the_cache_can_hold_no_due_time(tmp_path: Path, file: Path) -> None:
+    """A file of comments only is never due."""
     write_next_due(tmp_path, file_signatures([file]), None)
 
     assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
 
 
 @pytest.mark.parametrize("edit", ["longer", "same size", "replaced", "removed", "another"])
-def test_an_edit_ends_a_note(tmp_path: Path, file: Path, edit: str) -> None:
-    """Whatever it changes."""
+def test_an_edit_invalidates_the_cache(tmp_path: Path, file: Path, edit: str) -> None:
+    """Every kind of change does."""
     other = file.parent / "schedule.d" / "other"
     other.parent.mkdir()
     other.write_text("")
@@ -88,7 +88,7 @@ def test_an_edit_ends_a_note(tmp_path: Path, file: Path, edit: str) -> None:
     assert may_be_due(settings_in(tmp_path), tmp_path, NOON)
 
 
-def test_a_file_that_was_just_touched_is_not_trusted(file: Path) -> None:
-    """It may change again within the same tick of the clock."""
+def test_a_file_that_was_just_modified_is_not_cached(file: Path) -> None:
+    """It could change again within the resolution of its mtime."""
     assert not are_settled([file], host_now())
     assert are_settled([file], host_now() + timedelta(seconds=3))

@@ -1,4 +1,4 @@
-"""An independent answer to when a rule is due: look at what a clock on the wall shows, minute by minute."""
+"""An independent implementation of due times: compare the local time of every minute with the rule."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,12 +9,12 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 class Rule(NamedTuple):
-    """Fields as sets, and as they are written."""
+    """The fields as sets, and as text."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
     days: frozenset[int] | None  # None: every day
-    starred: bool  # the minute or the hour is written with a star
+    starred: bool  # the minute or the hour is a star
     text: str
 
     def matches(self, shown: datetime) -> bool:
@@ -22,8 +22,8 @@ class Rule(NamedTuple):
         return shown.minute in self.minutes and shown.hour in self.hours and in_day
 
 
-def seen_due(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
-    """Watch from a day and a half before `after`: what a clock repeats may have been shown first before it."""
+def due_by_wall_clock(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
+    """Start a day and a half before `after`: a repeated local time may have occurred first before it."""
     found = []
     shown_before: set[datetime] = set()
     last: datetime | None = None
@@ -43,7 +43,7 @@ def seen_due(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> li
 
 
 def minutes_between(start: datetime, end: datetime) -> Iterator[datetime]:
-    """Whole minutes, both ends included."""
+    """Full minutes, both ends included."""
     at = start.replace(second=0, microsecond=0)
     while at <= end:
         yield at
@@ -51,7 +51,7 @@ def minutes_between(start: datetime, end: datetime) -> Iterator[datetime]:
 
 
 def changes_of(zone: ZoneInfo, year: int) -> list[datetime]:
-    """About when the offset changes in a year: six hours after, at most."""
+    """Roughly when the offset changes in a year: at most six hours late."""
     start = datetime(year, 1, 1, tzinfo=UTC)
     days = [start + number * DAY for number in range(367)]
     offsets = [at.astimezone(zone).utcoffset() for at in days]

@@ -1,4 +1,4 @@
-"""Who may log in to the web console, as the settings say it."""
+"""The accounts of the web console in the settings."""
 
 from pathlib import Path
 
@@ -28,6 +28,7 @@ def test_a_hash_is_never_shown(tmp_path: Path) -> None:
     wrong = "correct horse battery staple"
     problem = problem_in(tmp_path, {**ANN, "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH": wrong})
     other = problem_in(tmp_path, {"CONSOLE_PASSWORD_HASH": wrong})
+    other += problem_in(tmp_path, toml=f'console_accounts.ann = "{wrong}"')
 
     assert shown["CONSOLE_PASSWORD_HASH"] == shown["CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH"] == "***"
     assert shown["CONSOLE_ACCOUNTS__ANN__ROLE"] == "operator"
@@ -35,8 +36,8 @@ def test_a_hash_is_never_shown(tmp_path: Path) -> None:
     assert "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH (environment): must be what `mayfly password` prints" in problem
 
 
-def test_what_an_account_lacks_is_told(tmp_path: Path) -> None:
-    """And what it cannot have."""
+def test_an_incomplete_account_is_refused(tmp_path: Path) -> None:
+    """So is one with an unknown role or field."""
     no_role = problem_in(tmp_path, {"CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH": HASH})
     odd_role = problem_in(tmp_path, {**ANN, "CONSOLE_ACCOUNTS__ANN__ROLE": "root"})
     more = problem_in(tmp_path, toml=f'[console_accounts.ann]\nrole = "viewer"\npasword_hash = "{HASH}"')
@@ -45,4 +46,4 @@ def test_what_an_account_lacks_is_told(tmp_path: Path) -> None:
     assert "must be viewer, operator or admin" in no_role
     assert "CONSOLE_ACCOUNTS__ANN__ROLE=root (environment): must be viewer, operator or admin" in odd_role
     assert "is not a setting of an account; did you mean password_hash?" in more
-    assert "the name of an account must be 1 to 64 of" in name
+    assert "the name of an account must be 1 to 64 characters of" in name

@@ -1,4 +1,4 @@
-"""DATABASE_URL: what is understood, what is refused, and that its password is seen nowhere."""
+"""DATABASE_URL: accepted and refused values, and that its password is never shown."""
 
 from pathlib import Path
 
@@ -31,12 +31,15 @@ from tests.unit.settings.factories import load_in, origin_of, problem_in, settin
         (" sqlite+pysqlite:////m.db\n", "sqlite:////m.db"),
     ],
 )
-def test_the_driver_is_filled_in(tmp_path: Path, written: str, meant: str) -> None:
-    """People write the database's name; the driver is ours to choose."""
+def test_the_driver_is_added(tmp_path: Path, written: str, meant: str) -> None:
+    """Users write the name of the database; Mayfly chooses the driver."""
     url = settings_in(tmp_path, {"DATABASE_URL": written}).database_url.get_secret_value()
 
     assert url == meant
     assert make_url(url).drivername == meant.partition(":")[0]
+
+
+OTHER_DRIVER = "names a driver that Mayfly does not use"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,12 @@ def test_the_driver_is_filled_in(tmp_path: Path, written: str, meant: str) -> No
     [
         ("hunter2", "must be a URL that begins with sqlite:///, mysql://"),
         ("oracle://u:hunter2@h/d", "must be a URL that begins with"),
-        ("mysql+mysqldb://u:hunter2@h/d", "must be a URL that begins with"),
+        ("mysql+mysqldb://u:hunter2@h/d", f"{OTHER_DRIVER}: write mysql:// instead of mysql+mysqldb://"),
+        ("MySQL+aiomysql://u:hunter2@h/d", f"{OTHER_DRIVER}: write mysql:// instead of mysql+aiomysql://"),
+        ("postgresql+psycopg2://u:hunter2@h/d", f"{OTHER_DRIVER}: write postgresql:// instead of"),
+        ("sqlite+aiosqlite:///hunter2.db", f"{OTHER_DRIVER}: write sqlite:// instead of sqlite+aiosqlite://"),
+        ("oracle+mysqldb://u:hunter2@h/d", "must be a URL that begins with"),
+        ("mysql+u:hunter2@h://d", "must be a URL that begins with"),
         ("mysql://u:hunter2\n@h/d", "must be a URL that begins with"),
         ("mysql:u:hunter2@h/d", "must be a URL that begins with"),
         ("mysql://u:hunter2@h", "must look like mysql://user:password@host:port/database"),
@@ -60,20 +68,20 @@ def test_the_driver_is_filled_in(tmp_path: Path, written: str, meant: str) -> No
         ("sqlite:///hunter2%20.db", "must be a path without % and ?"),
     ],
 )
-def test_a_url_of_no_use_is_refused_without_being_shown(tmp_path: Path, written: str, clause: str) -> None:
-    """The sentence says what is wanted; what was given may be a password, wherever it stands."""
+def test_an_invalid_url_is_refused_without_being_shown(tmp_path: Path, written: str, clause: str) -> None:
+    """The sentence names the expected form; any part of the value may be a password."""
     problem = problem_in(tmp_path, {"DATABASE_URL": written})
 
     assert problem.startswith(f"DATABASE_URL (environment): {clause}")
     assert "hunter2" not in problem
 
 
-def test_a_home_that_no_sqlite_url_can_name_is_refused(tmp_path: Path) -> None:
+def test_a_home_that_an_sqlite_url_cannot_contain_is_refused(tmp_path: Path) -> None:
     """SQLAlchemy 2.0 and 2.1 would open two different files."""
     home = tmp_path / "100%25"
     home.mkdir()
 
-    assert "without % and ?, the one of MAYFLY_HOME included" in problem_in(home)
+    assert "without % and ?, including that of MAYFLY_HOME" in problem_in(home)
 
 
 def test_two_spellings_of_one_sqlite_file_are_one_url(tmp_path: Path) -> None:
@@ -85,7 +93,7 @@ def test_two_spellings_of_one_sqlite_file_are_one_url(tmp_path: Path) -> None:
 
 
 def test_settings_can_be_built_from_settings(tmp_path: Path) -> None:
-    """A URL that was understood once is understood again, as it is."""
+    """A parsed URL is parsed to itself."""
     url = settings_in(tmp_path).database_url
 
     again = SettingsModel(home=tmp_path, database_url=url.get_secret_value())
@@ -93,22 +101,22 @@ def test_settings_can_be_built_from_settings(tmp_path: Path) -> None:
     assert again.as_plain().database_url == url
 
 
-def test_a_url_written_where_its_file_belongs_is_masked(tmp_path: Path) -> None:
+def test_a_url_in_the_place_of_a_file_name_is_masked(tmp_path: Path) -> None:
     """DATABASE_URL_FILE=mysql://… is an easy mistake."""
     problem = problem_in(tmp_path, {"DATABASE_URL_FILE": "mysql://u:hunter2@h/d"})
 
     assert "DATABASE_URL_FILE=mysql://u:***@h/d" in problem
 
 
-def test_a_url_written_into_another_setting_is_masked(tmp_path: Path) -> None:
-    """So is one that slipped into the wrong line."""
+def test_a_url_in_another_setting_is_masked(tmp_path: Path) -> None:
+    """It may have slipped into the wrong line."""
     problem = problem_in(tmp_path, {"HANDLERS": "mysql://u:hunter2@h/d"})
 
     assert "HANDLERS=mysql://u:***@h/d" in problem
 
 
-def test_pydantic_itself_does_not_show_the_url(tmp_path: Path) -> None:
-    """Neither in its error nor in the repr of settings."""
+def test_errors_of_pydantic_do_not_show_the_url(tmp_path: Path) -> None:
+    """Nor does the repr of the settings."""
     with pytest.raises(ValidationError) as caught:
         SettingsModel(home=tmp_path, database_url="oracle://u:hunter2@h/d")
 
@@ -129,8 +137,8 @@ def test_pydantic_itself_does_not_show_the_url(tmp_path: Path) -> None:
         ("sqlite:////var/mayfly.db", "sqlite:////var/mayfly.db"),
     ],
 )
-def test_masking_takes_the_password_and_leaves_the_rest(url: str, masked: str) -> None:
-    """User, host and database are what an operator needs to see."""
+def test_masking_replaces_only_the_password(url: str, masked: str) -> None:
+    """User, host and database stay visible for the operator."""
     assert mask_password(url) == masked
 
 
@@ -143,12 +151,12 @@ def test_the_origin_shows_the_url_masked(tmp_path: Path) -> None:
 
 @given(password=st.text(min_size=1, max_size=12), where=st.sampled_from(["mysql", "postgres", "oracle", "x"]))
 def test_no_password_is_ever_shown(tmp_path: Path, password: str, where: str) -> None:
-    """Whatever it consists of, accepted or refused: a mark inside it never comes out again."""
+    """Neither in accepted nor in refused values, with any characters."""
     environ = {"MAYFLY_HOME": str(tmp_path), "DATABASE_URL": f"{where}://u:{password}hunter2@h/d"}
 
     try:
-        said = str(load(environ).origins)
+        shown = str(load(environ).origins)
     except SettingsError as error:
-        said = str(error)
+        shown = str(error)
 
-    assert "hunter2" not in said
+    assert "hunter2" not in shown

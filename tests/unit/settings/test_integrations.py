@@ -1,4 +1,4 @@
-"""Settings that handlers name: read from the places of all settings, and never shown."""
+"""Settings that handlers require: read from the same sources as all settings, and never shown."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_strongest_place_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_the_highest_precedence_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment, then .env, then the table of mayfly.toml."""
     found = []
     (home / "mayfly.toml").write_text('[integrations]\nvendor_key = "of toml"\n')
@@ -32,8 +32,8 @@ def test_the_strongest_place_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found == ["of toml", "of-dotenv", "of the environment"]
 
 
-def test_a_secret_may_lie_in_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative to the home; white space around it is not part of it."""
+def test_a_secret_can_be_in_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is relative to the home; surrounding white space is stripped."""
     (home / "key").write_text(" s3cret\n")
     monkeypatch.setenv("VENDOR_KEY_FILE", "key")
 
@@ -43,7 +43,7 @@ def test_a_secret_may_lie_in_a_file(home: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_secret_that_cannot_be_read_is_an_error_and_not_missing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its job is tried again, not cancelled."""
+    """The job is retried, not cancelled."""
     monkeypatch.setenv("VENDOR_KEY_FILE", "not-there")
 
     assert find_integration("VENDOR_KEY") is not None
@@ -51,8 +51,8 @@ def test_a_secret_that_cannot_be_read_is_an_error_and_not_missing(
         setting("VENDOR_KEY", "a default")
 
 
-def test_what_is_empty_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `NAME=` in a .env that was copied from an example."""
+def test_an_empty_value_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as `NAME=` in a .env copied from an example."""
     monkeypatch.setenv("VENDOR_KEY", " ")
 
     assert find_integration("VENDOR_KEY") is None
@@ -62,7 +62,7 @@ def test_what_is_empty_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_values_are_never_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody but its handler knows which of them is a secret."""
+    """Only the handler knows which of them are secret."""
     monkeypatch.setenv("VENDOR_KEY", "s3cret")
 
     shown = [(each.name, each.value, each.source) for each in integration_origins(["VENDOR_KEY", "VENDOR_URL"])]
@@ -71,8 +71,8 @@ def test_values_are_never_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("toml", ["integrations = 7", '[integrations]\nVENDOR_KEY = "x"', "[integrations]\nkey = []"])
-def test_a_table_that_nobody_could_find_anything_in_is_refused(home: Path, toml: str) -> None:
-    """With the rest of what is wrong in mayfly.toml."""
+def test_an_invalid_integrations_table_is_refused(home: Path, toml: str) -> None:
+    """Together with the other errors of mayfly.toml."""
     (home / "mayfly.toml").write_text(toml)
 
     with pytest.raises(SettingsError, match="integrations"):

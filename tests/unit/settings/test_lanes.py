@@ -1,4 +1,4 @@
-"""Lanes and pools: how they are named, what holds where a lane says nothing, and what does not fit."""
+"""Lanes and pools: their names, the global values they inherit, and invalid values."""
 
 from pathlib import Path
 
@@ -10,23 +10,23 @@ from tests.unit.settings.factories import problem_in, settings_in
 
 
 def of_lane(lane: ResolvedLane) -> dict[str, object]:
-    """Its name and every setting that a lane can have."""
+    """The name of the lane and every setting it can have."""
     return {name: getattr(lane, name) for name in ("name", "is_long", *LaneModel.model_fields)}
 
 
-def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> None:
-    """Every lane can be asked for."""
+def test_a_lane_without_settings_has_the_global_values(tmp_path: Path) -> None:
+    """Every lane has settings."""
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
     assert of_lane(settings.lane("any")) == {
         "name": "any", "batch_size": 7, "max_workers": 9, "min_workers": 2, "concurrency": 100, "worker_timeout": 50,
         "is_long": False, "linger": 0, "rank": 0, "pool": None, "external": False, "latency_target": None,
-        "on_doubt": None,
+        "keep_successes": False, "on_doubt": None, "worker_memory": None,
     }  # fmt: skip
 
 
-def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
-    """And only what it says."""
+def test_settings_of_a_lane_override_the_global_ones(tmp_path: Path) -> None:
+    """The others are inherited."""
     settings = settings_in(
         tmp_path,
         {
@@ -37,7 +37,10 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
             "LANES__SEND_EMAIL__POOL": "email",
             "LANES__SEND_EMAIL__LINGER": "0",
             "LANES__SEND_EMAIL__LATENCY_TARGET": "5m",
+            "LANES__SEND_EMAIL__KEEP_SUCCESSES": "yes",
             "LANES__SEND_EMAIL__ON_DOUBT": "resend",
+            "LANES__SEND_EMAIL__WORKER_MEMORY": "1G",
+            "WORKER_MEMORY": "512M",
             "LINGER": "55",
             "POOLS__EMAIL": "3",
         },
@@ -46,34 +49,34 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
     assert of_lane(settings.lane("send_email")) == {
         "name": "send_email", "batch_size": 5, "max_workers": 8, "min_workers": 1, "concurrency": 20,
         "worker_timeout": 50, "is_long": False, "linger": 0, "rank": -1, "pool": "email", "external": True,
-        "latency_target": 300, "on_doubt": "resend",
+        "latency_target": 300, "keep_successes": True, "on_doubt": "resend", "worker_memory": 1 << 30,
     }  # fmt: skip
     assert settings.pools == {"email": 3}
 
 
-def test_lanes_in_toml_are_named_as_written(tmp_path: Path) -> None:
-    """Only the environment, which has capitals, is lower-cased."""
+def test_lane_names_in_toml_keep_their_case(tmp_path: Path) -> None:
+    """Only names from the environment are lower-cased."""
     settings = settings_in(tmp_path, toml='[lanes."Mail.eu:1-a"]\nrank = 3\n[pools]\nBig = 2')
 
     assert settings.lane("Mail.eu:1-a").rank == 3
     assert settings.pools == {"Big": 2}
 
 
-def test_an_empty_table_makes_a_lane_known(tmp_path: Path) -> None:
-    """[lanes.mail] with nothing in it, and what the environment adds to it."""
+def test_an_empty_table_declares_a_lane(tmp_path: Path) -> None:
+    """[lanes.mail] can be empty, and the environment can add to it."""
     settings = settings_in(tmp_path, {"LANES__MAIL__RANK": "2"}, toml="[lanes.mail]\n[lanes.web]")
 
     assert set(settings.lanes) == {"mail", "web"}
     assert settings.lane("mail").rank == 2
 
 
-def test_a_lane_may_have_underscores_in_a_row(tmp_path: Path) -> None:
-    """The setting is what stands after the last two."""
+def test_a_lane_name_can_contain_double_underscores(tmp_path: Path) -> None:
+    """The setting follows the last double underscore."""
     assert settings_in(tmp_path, {"LANES__A__B__RANK": "2"}).lane("a__b").rank == 2
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "named"),
     [
         (
             {"LANES__X__MIN_WORKERS": "6"},
@@ -89,16 +92,16 @@ def test_a_lane_may_have_underscores_in_a_row(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_lanes_bounds_must_fit_with_the_global_ones_filled_in(
-    tmp_path: Path, environ: dict[str, str], said: str
+def test_bounds_of_a_lane_must_be_consistent_with_inherited_ones(
+    tmp_path: Path, environ: dict[str, str], named: str
 ) -> None:
-    """The two values that clash are named, whichever level they are from."""
+    """Both conflicting values are named, wherever they come from."""
     problem = problem_in(tmp_path, environ)
 
-    assert problem == f"{said}: must be MIN_WORKERS <= MAX_WORKERS in the lane x"
+    assert problem == f"{named}: must be MIN_WORKERS <= MAX_WORKERS in the lane x"
 
 
-def test_a_global_clash_is_not_told_again_for_every_lane(tmp_path: Path) -> None:
+def test_a_global_conflict_is_not_repeated_for_every_lane(tmp_path: Path) -> None:
     """One mistake, one line."""
     problem = problem_in(tmp_path, {"MIN_WORKERS": "6"}, toml="[lanes.a]\n[lanes.b]")
 
@@ -106,7 +109,7 @@ def test_a_global_clash_is_not_told_again_for_every_lane(tmp_path: Path) -> None
 
 
 def test_a_lane_in_a_pool_without_a_cap_is_refused(tmp_path: Path) -> None:
-    """A misspelled pool would be no limit at all; the sentence lists those there are."""
+    """A misspelled pool would have no cap; the sentence lists the known pools."""
     problem = problem_in(tmp_path, {"LANES__X__POOL": "Email", "POOLS__EMAIL": "3"})
 
     assert problem.startswith("LANES__X__POOL=Email (environment): is not a pool; pools are email, ")
@@ -124,7 +127,7 @@ def test_a_lane_in_a_pool_without_a_cap_is_refused(tmp_path: Path) -> None:
         ("POOLS__X", "0", "an integer from 1 to 1000"),
     ],
 )
-def test_a_lanes_value_out_of_bounds_is_named_as_it_was_written(
+def test_an_invalid_value_of_a_lane_is_named_as_it_was_written(
     tmp_path: Path, name: str, value: str, rule: str
 ) -> None:
     """LANES__X__MAX_WORKERS, not lanes.x.max_workers."""
@@ -134,7 +137,7 @@ def test_a_lanes_value_out_of_bounds_is_named_as_it_was_written(
 @pytest.mark.parametrize("name", ["LANES__X__RANK", "POOLS__X"])
 def test_an_empty_value_of_a_lane_is_refused(tmp_path: Path, name: str) -> None:
     """As for every other setting."""
-    assert problem_in(tmp_path, {name: ""}).startswith(f"{name}= (environment): is empty; give an integer")
+    assert problem_in(tmp_path, {name: ""}).startswith(f"{name}= (environment): is empty; set it to an integer")
 
 
 @pytest.mark.parametrize(
@@ -146,16 +149,16 @@ def test_an_empty_value_of_a_lane_is_refused(tmp_path: Path, name: str) -> None:
         ('[pools]\n"ä" = 1', r"pools.'\xe4'", "pool"),
     ],
 )
-def test_a_name_that_does_not_fit_is_refused(tmp_path: Path, toml: str, spelled: str, kind: str) -> None:
-    """Names go into columns, log lines and addresses as they are."""
+def test_an_invalid_lane_name_is_refused(tmp_path: Path, toml: str, spelled: str, kind: str) -> None:
+    """Names appear unchanged in columns, log lines and URLs."""
     problem = problem_in(tmp_path, {"BATCH_SIZE": "3"}, toml=f"max_workers = 3\n[lanes.fine]\n{toml}")
 
-    assert problem.startswith(f"{spelled} ({tmp_path}/mayfly.toml): the name of a {kind} must be 1 to 64 of ")
+    assert problem.startswith(f"{spelled} ({tmp_path}/mayfly.toml): the name of a {kind} must be 1 to 64 ")
 
 
 @pytest.mark.parametrize("toml", ["lanes = 5", "lanes.x = 5", "pools = [1]"])
-def test_what_must_be_a_table_is_one(tmp_path: Path, toml: str) -> None:
-    """Also when the environment has something to add to it."""
+def test_a_value_instead_of_a_table_is_refused(tmp_path: Path, toml: str) -> None:
+    """Also if the environment adds to it."""
     problem = problem_in(tmp_path, {"LANES__X__RANK": "1", "POOLS__X": "1"}, toml=toml)
 
     assert f"({tmp_path}/mayfly.toml): must be" in problem

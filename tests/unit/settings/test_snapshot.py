@@ -1,4 +1,4 @@
-"""The snapshot of the settings: used only if everything that it was made from is unchanged, and without secrets."""
+"""The snapshot of the settings: valid only while all its sources are unchanged, and without secrets."""
 
 import os
 import subprocess
@@ -10,7 +10,6 @@ import pytest
 
 import mayfly
 from mayfly.errors import SettingsError
-from mayfly.process import state_dir
 from mayfly.settings import Settings, load, load_settings, load_with_warnings, snapshot
 from mayfly.settings.snapshot import read_snapshot, write_snapshot
 from tests.unit.settings.factories import HASH, WHSEC
@@ -19,7 +18,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 
 class Place:
-    """A home, an environment, and the private directory of the user."""
+    """A home, an environment, and the user's private directory."""
 
     def __init__(self, home: Path, memory: Path) -> None:
         self.home = home
@@ -44,7 +43,7 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     (tmp_path / "home").mkdir()
     (tmp_path / "memory").mkdir()
-    monkeypatch.setattr(state_dir, "SHARED_MEMORY", tmp_path / "memory")
+    monkeypatch.setattr(snapshot, "SHARED_MEMORY", tmp_path / "memory")
     return Place(tmp_path / "home", tmp_path / "memory")
 
 
@@ -87,12 +86,12 @@ def of_every_type(place: Place) -> None:
 
 
 def nothing(_place: Place) -> None:
-    """All defaults."""
+    """Defaults only."""
 
 
 @pytest.mark.parametrize("arrange", [nothing, in_environment, in_dotenv, in_toml, in_file, of_every_type])
-def test_a_snapshot_gives_what_was_loaded(place: Place, arrange: Callable[[Place], None]) -> None:
-    """Every value with its type, the secrets from where they are written."""
+def test_a_snapshot_equals_the_loaded_settings(place: Place, arrange: Callable[[Place], None]) -> None:
+    """Every value has its type; secrets are read from their sources."""
     arrange(place)
     loaded = place.write()
 
@@ -108,7 +107,7 @@ def test_a_snapshot_gives_what_was_loaded(place: Place, arrange: Callable[[Place
 
 @pytest.mark.parametrize("arrange", [in_environment, in_dotenv, in_toml, in_file])
 def test_no_secret_is_in_the_file(place: Place, arrange: Callable[[Place], None]) -> None:
-    """Neither a password nor a hash, wherever it is written; and only its owner can read the file."""
+    """Neither a password nor a hash, from any source; only the owner can read the file."""
     arrange(place)
     place.write()
 
@@ -119,7 +118,7 @@ def test_no_secret_is_in_the_file(place: Place, arrange: Callable[[Place], None]
     assert (place.file.stat().st_mode & 0o777, place.private.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-# --- what makes it invalid --------------------------------------------------------------------------------
+# --- what invalidates it ----------------------------------------------------------------------------------
 
 
 def other_value(place: Place) -> None:
@@ -168,8 +167,8 @@ def unreadable_file(place: Place) -> None:
     [other_value, other_secret, other_variable, one_variable_less, changed_dotenv, no_dotenv, changed_toml,
      changed_secret_file, no_secret_file, unreadable_file],
 )  # fmt: skip
-def test_a_change_of_any_source_makes_it_invalid(place: Place, change: Callable[[Place], None]) -> None:
-    """The model is asked again; and the snapshot that it leaves is valid, if there is nothing to complain of."""
+def test_a_change_of_any_source_invalidates_it(place: Place, change: Callable[[Place], None]) -> None:
+    """The model is loaded again, and if it is valid, its new snapshot is valid too."""
     place.environ |= {"DATABASE_URL": "mysql://mayfly:hunter2@db/app", "HEARTBEAT_URL_FILE": "secret"}
     (place.home / "secret").write_text("https://hc-ping.com/hunter2")
     (place.home / ".env").write_text("MAX_WORKERS=9\n")
@@ -182,8 +181,8 @@ def test_a_change_of_any_source_makes_it_invalid(place: Place, change: Callable[
     assert place.read() is None
 
 
-def test_a_variable_of_another_program_may_change(place: Place) -> None:
-    """Its value is not part of the key: INVOCATION_ID is another one in every run of a systemd unit."""
+def test_a_variable_of_another_program_does_not_invalidate_it(place: Place) -> None:
+    """Its value is not part of the key: INVOCATION_ID changes in every run of a systemd unit."""
     loaded = place.write()
 
     place.environ["PATH"] = "/bin"
@@ -195,18 +194,18 @@ def test_a_variable_of_another_program_may_change(place: Place) -> None:
     ("owner", "name", "value"),
     [(mayfly, "__version__", "9.9"), (sys, "version", "3.99"), (snapshot, "__file__", str(CHECKOUT / "x" / "y.py"))],
 )
-def test_another_version_makes_it_invalid(
+def test_another_version_invalidates_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: str
 ) -> None:
-    """Of Mayfly, of Python, or of the code: a checkout changes without its version."""
+    """Of Mayfly, of Python, or of the code: a checkout can change without its version."""
     place.write()
     monkeypatch.setattr(owner, name, value)
 
     assert place.read() is None
 
 
-def test_another_host_name_makes_it_invalid(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HOST_NAME is the system's by default."""
+def test_another_host_name_invalidates_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default of HOST_NAME is the system's name."""
     place.write()
     renamed = os.uname_result(("Linux", "other", *tuple(os.uname())[2:]))
     monkeypatch.setattr(os, "uname", lambda: renamed)
@@ -214,7 +213,7 @@ def test_another_host_name_makes_it_invalid(place: Place, monkeypatch: pytest.Mo
     assert place.read() is None
 
 
-# --- whom it must belong to -------------------------------------------------------------------------------
+# --- ownership --------------------------------------------------------------------------------------------
 
 
 def open_directory(place: Place) -> None:
@@ -236,26 +235,26 @@ def link_to_file(place: Place) -> None:
     file.symlink_to(place.home / "elsewhere")
 
 
-@pytest.mark.parametrize("mischief", [open_directory, open_file, link_to_directory, link_to_file])
-def test_a_file_that_others_could_have_written_is_ignored(place: Place, mischief: Callable[[Place], None]) -> None:
-    """A regular file, for its owner alone, in a directory for its owner alone."""
+@pytest.mark.parametrize("tamper", [open_directory, open_file, link_to_directory, link_to_file])
+def test_a_file_that_others_could_have_written_is_ignored(place: Place, tamper: Callable[[Place], None]) -> None:
+    """It must be a regular file with mode 0600 in a directory with mode 0700."""
     place.write()
-    mischief(place)
+    tamper(place)
 
     assert place.read() is None
 
 
 def test_a_file_of_another_user_is_ignored(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it came from."""
+    """Even if its content is valid."""
     place.write()
-    monkeypatch.setattr(snapshot, "default_base", lambda: place.private)
+    monkeypatch.setattr(snapshot, "private_dir", lambda: place.private)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
 
     assert place.read() is None
 
 
 def test_nothing_is_written_into_a_directory_that_others_can_read(place: Place) -> None:
-    """Nor does that keep anything from running."""
+    """The process continues without a snapshot."""
     place.private.mkdir(mode=0o755)
     place.private.chmod(0o755)
 
@@ -268,7 +267,7 @@ def test_nothing_is_written_into_a_directory_that_others_can_read(place: Place) 
 
 @pytest.mark.parametrize("damage", ["empty", "half", "garbage", "no JSON", "another value"])
 def test_a_damaged_file_is_ignored_and_replaced(place: Place, damage: str) -> None:
-    """Half of it, none of it, or one digit of it."""
+    """Truncated, empty, or with one wrong digit."""
     loaded = place.write()
     content = place.file.read_bytes()
     damaged = {
@@ -297,8 +296,8 @@ def test_settings_with_a_warning_leave_no_snapshot(place: Place) -> None:
     assert place.read() is None
 
 
-def test_a_secret_that_is_escaped_in_its_file_leaves_no_snapshot(place: Place) -> None:
-    """Where it is written is not what it is: rather the model each time than a wrong password."""
+def test_a_secret_that_is_escaped_in_its_source_leaves_no_snapshot(place: Place) -> None:
+    """Its written form is not its value, so the model is loaded every time."""
     (place.home / ".env").write_text('DATABASE_URL="mysql://mayfly:a\\"b@db/app"\n')
 
     assert place.write().database_url.get_secret_value() == 'mysql+pymysql://mayfly:a"b@db/app'
@@ -306,7 +305,7 @@ def test_a_secret_that_is_escaped_in_its_file_leaves_no_snapshot(place: Place) -
 
 
 def test_a_secret_from_a_pipe_leaves_no_snapshot(place: Place) -> None:
-    """Such as `DATABASE_URL_FILE=/dev/fd/63` of a shell's <(…): it can be read only once."""
+    """Such as `DATABASE_URL_FILE=/dev/fd/63` of a shell's <(…), which can be read only once."""
     reader, writer = os.pipe()
     os.write(writer, b"mysql://mayfly:hunter2@db/app")
     os.close(writer)
@@ -319,8 +318,8 @@ def test_a_secret_from_a_pipe_leaves_no_snapshot(place: Place) -> None:
     assert not place.private.exists() or list(place.private.iterdir()) == []
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_read(place: Place) -> None:
-    """The model would find it empty; and one without a writer would be waited for."""
+def test_a_pipe_instead_of_a_source_file_is_not_read(place: Place) -> None:
+    """The model would find it empty, and opening one without a writer would block."""
     in_file(place)
     place.write()
     (place.home / "secret").unlink()
@@ -340,21 +339,21 @@ def test_old_snapshots_are_deleted(place: Place, monkeypatch: pytest.MonkeyPatch
     assert place.read() == loaded
 
 
-# --- who uses it ------------------------------------------------------------------------------------------
+# --- use --------------------------------------------------------------------------------------------------
 
 
-def test_what_loads_the_settings_leaves_a_snapshot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one has them without the model."""
+def test_loading_the_settings_leaves_a_snapshot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next load does not need the model."""
     monkeypatch.setattr(os, "environ", place.environ)
     first = load_settings()
-    monkeypatch.setattr(snapshot, "_load", None)
+    monkeypatch.setattr("mayfly.settings.load", None)
 
     assert load_settings() == first
     assert load_with_warnings() == (first, ())
 
 
-def test_warnings_are_given_each_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot has none, so settings with warnings leave no snapshot; what is wrong is an error."""
+def test_warnings_are_given_at_every_load(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings with warnings leave no snapshot; an invalid setting is an error."""
     monkeypatch.setattr(os, "environ", place.environ)
     place.environ["BATCHSIZE"] = "5"
     warned = [load_with_warnings()[1] for _ in range(2)]
@@ -366,7 +365,7 @@ def test_warnings_are_given_each_time(place: Place, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_process_with_a_snapshot_imports_no_pydantic(tmp_path: Path) -> None:
-    """That is what it is for."""
+    """That is its purpose."""
     script = (
         "from mayfly.settings import load_settings; load_settings(); import sys; print('pydantic' in sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""A misspelled name is an error in mayfly.toml, which is ours, and a warning in the shared environment."""
+"""A misspelled name is an error in mayfly.toml and a warning in the environment, which other programs share."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.unit.settings.factories import load_in, problem_in
 
 
 @pytest.mark.parametrize(
-    ("toml", "said"),
+    ("toml", "expected"),
     [
         ("batchsize = 3", "batchsize ({}): is not a setting; did you mean batch_size?"),
         ("BATCH_SIZE = 3", "BATCH_SIZE ({}): is not a setting; did you mean batch_size?"),
@@ -26,9 +26,9 @@ from tests.unit.settings.factories import load_in, problem_in
         ),
     ],
 )
-def test_an_unknown_name_in_toml_is_an_error_with_the_nearest_one(tmp_path: Path, toml: str, said: str) -> None:
-    """The file is named, the value is not shown."""
-    assert problem_in(tmp_path, toml=toml) == said.format(tmp_path / "mayfly.toml")
+def test_an_unknown_name_in_toml_is_an_error_with_the_nearest_one(tmp_path: Path, toml: str, expected: str) -> None:
+    """The sentence names the file and does not show the value."""
+    assert problem_in(tmp_path, toml=toml) == expected.format(tmp_path / "mayfly.toml")
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,14 @@ def test_an_unknown_name_in_toml_is_an_error_with_the_nearest_one(tmp_path: Path
         ("LANES__X__MAXWORKERS", "LANES__X__MAX_WORKERS"),
         ("LANES__X__max_workers", "LANES__X__MAX_WORKERS"),
         ("LANE__X__MAX_WORKERS", "LANES__X__MAX_WORKERS"),
-        ("LANES_X__MAX_WORKERS", "LANES__X__MAX_WORKERS"),
-        ("LANES__X_MAX_WORKERS", "LANES__X__MAX_WORKERS"),
-        ("LANES_X_RANK", "LANES__X__RANK"),
-        ("LANES__MAX_WORKERS", "LANES__NAME__MAX_WORKERS"),
         ("POOL__EMAIL", "POOLS__EMAIL"),
     ],
 )
 @pytest.mark.parametrize("place", ["environment", ".env"])
-def test_a_misspelled_variable_is_a_warning_with_what_was_meant(
+def test_a_misspelled_variable_is_a_warning_with_the_nearest_name(
     tmp_path: Path, written: str, meant: str, place: str
 ) -> None:
-    """It changes nothing, and that is said."""
+    """The variable has no effect."""
     loaded = load_in(tmp_path, {written: "3"}) if place == "environment" else load_in(tmp_path, dotenv=f"{written}=3")
 
     source = "environment" if place == "environment" else str(tmp_path / ".env")
@@ -70,14 +66,18 @@ def test_a_misspelled_variable_is_a_warning_with_what_was_meant(
 @pytest.mark.parametrize(
     ("written", "hint"),
     [
-        ("LANES", "it is set one by one, as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
-        ("POOLS", "it is set one by one, as in POOLS__EMAIL=3"),
-        ("LANES__X", "write LANES__NAME__ and one of BATCH_SIZE, CONCURRENCY, EXTERNAL, "),
-        ("LANES__X__QQQ", "write LANES__NAME__ and one of BATCH_SIZE, CONCURRENCY, EXTERNAL, "),
+        ("LANES", "write it as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
+        ("POOLS", "write it as in POOLS__EMAIL=3"),
+        ("LANES__X", "write it as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
+        ("LANES__X__QQQ", "write it as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
+        ("LANES__X_MAX_WORKERS", "write it as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
+        ("CONSOLE_ACCOUNTS__ANN", "write it as in CONSOLE_ACCOUNTS__ANN__ROLE=viewer"),
     ],
 )
-def test_a_lane_or_pool_written_in_another_way_is_told_the_right_one(tmp_path: Path, written: str, hint: str) -> None:
-    """Whoever begins with LANES__ means us."""
+def test_a_misspelled_lane_or_pool_variable_is_a_warning_with_the_right_form(
+    tmp_path: Path, written: str, hint: str
+) -> None:
+    """A name that starts with LANES__ is meant for Mayfly."""
     (warning,) = load_in(tmp_path, {written: "3"}).warnings
 
     assert hint in warning
@@ -111,13 +111,13 @@ def test_a_lane_or_pool_written_in_another_way_is_told_the_right_one(tmp_path: P
         "VIRTUAL_ENV",
     ],
 )
-def test_names_of_others_are_left_alone(tmp_path: Path, innocent: str) -> None:
-    """A warning every minute about somebody else's variable teaches people to read none."""
+def test_variables_of_other_programs_are_ignored(tmp_path: Path, innocent: str) -> None:
+    """A warning every minute about a foreign variable would train users to ignore warnings."""
     assert load_in(tmp_path, {innocent: "3"}).warnings == ()
 
 
-def test_no_setting_is_taken_for_a_misspelling(tmp_path: Path) -> None:
-    """Every name there is, with its default value where it can be written."""
+def test_no_setting_counts_as_misspelled(tmp_path: Path) -> None:
+    """Every name, with its default value if it can be written."""
     loaded = load_in(tmp_path)
     environ = {each.name: each.value for each in loaded.origins if each.value != "none"}
 

@@ -1,4 +1,4 @@
-"""Figures over time: every sample is in one point, and there are as many points as a chart has."""
+"""Figures over time: every sample is in one point, and a chart has a fixed number of points."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -33,8 +33,8 @@ def points(samples: list[Sample], period: Period) -> list[ChartPoint]:
 
 
 @given(nows, periods)
-def test_a_period_has_its_points_side_by_side(now: datetime, period: Period) -> None:
-    """As many as it says, each beginning where the one before it ends, the last with a minute behind it at least."""
+def test_the_points_of_a_period_are_contiguous(now: datetime, period: Period) -> None:
+    """Each begins where the previous one ends, and the last one covers at least a minute so far."""
     begins = period.begins(now)
 
     assert len(begins) == period.points <= 100
@@ -44,15 +44,15 @@ def test_a_period_has_its_points_side_by_side(now: datetime, period: Period) -> 
 
 
 @given(periods)
-def test_a_point_is_made_of_whole_spans(period: Period) -> None:
-    """And these are kept for as long as the chart goes back."""
+def test_a_point_consists_of_whole_spans(period: Period) -> None:
+    """Spans are kept for as long as the chart goes back."""
     assert period.step % period.span == 0
     assert period.span == EIGHT_HOURS or CHARTED[period.span] > timedelta(seconds=period.step * (period.points + 1))
 
 
 @given(st.data(), periods)
-def test_what_happened_is_in_exactly_one_point(data: st.DataObject, period: Period) -> None:
-    """If it is younger than the first point; and it makes no difference whether it comes by spans or one by one."""
+def test_every_sample_is_in_exactly_one_point(data: st.DataObject, period: Period) -> None:
+    """If it is younger than the first point; it makes no difference whether it comes in spans or alone."""
     samples = data.draw(samples_before(NOW, timedelta(days=31)))
     first, last = period.begins(NOW)[0], period.begins(NOW)[-1] + period.step * 1000
     rows = [(at, outcome, count) for (span, at, outcome), count in by_span(samples).items() if span == period.span]
@@ -65,16 +65,16 @@ def test_what_happened_is_in_exactly_one_point(data: st.DataObject, period: Peri
 
 
 @given(samples_before(NOW, DAY))
-def test_half_wait_no_longer_than_most(samples: list[Sample]) -> None:
-    """Percentiles come in their order, and only where something is known."""
+def test_the_median_wait_is_not_above_the_95th_percentile(samples: list[Sample]) -> None:
+    """Percentiles are ordered, and missing where there are no samples."""
     for each in points(samples, PERIODS["24h"]):
         assert (each.wait_p50_ms is None) == (each.wait_p95_ms is None)
         assert (each.wait_p50_ms or 0) <= (each.wait_p95_ms or 0)
         assert (each.cycle_p50_ms or 0) <= (each.cycle_p95_ms or 0)
 
 
-def test_cycles_are_told_apart_from_jobs() -> None:
-    """How long a cycle took is not how long a job has waited, and it is no job."""
+def test_cycles_are_separate_from_jobs() -> None:
+    """The duration of a cycle is not the wait of a job, and a cycle is not counted as a job."""
     at = milliseconds(NOW - timedelta(minutes=5))
     tally = {("mail", "send", "done"): Count(3, {10: 3}, {200: 3}), ("mail", "send", "timed out"): Count(2)}
 
@@ -85,8 +85,8 @@ def test_cycles_are_told_apart_from_jobs() -> None:
     assert (point.wait_p50_ms, point.cycle_p50_ms) == (200, 2000)
 
 
-def test_the_point_that_goes_on_has_not_lasted_a_whole_step() -> None:
-    """A rate is of the time that has passed."""
+def test_the_current_point_has_not_lasted_a_whole_step() -> None:
+    """A rate is per elapsed time."""
     *_, last = points([], PERIODS["24h"])
 
     assert last.begins_at == NOW.replace(minute=30, second=0)
@@ -94,22 +94,22 @@ def test_the_point_that_goes_on_has_not_lasted_a_whole_step() -> None:
 
 
 @given(st.integers(0, 2**45), st.sampled_from(SPANS))
-def test_a_moment_lies_in_its_span(at: int, span: int) -> None:
-    """Not before its begin, and before its end."""
+def test_a_time_lies_in_its_span(at: int, span: int) -> None:
+    """Not before the start of the span, and before its end."""
     assert begin_of(at, span) <= at < begin_of(at, span) + span * 1000
     assert begin_of(at, span) % (span * 1000) == 0
 
 
-def test_what_no_chart_shows_is_not_kept_in_short_spans() -> None:
-    """A day of idle minutes is counted at once when the first busy one comes."""
+def test_old_samples_are_not_kept_in_short_spans() -> None:
+    """A day of idle minutes is counted in one step when the first busy one follows."""
     old = milliseconds(NOW - timedelta(hours=20))
 
     assert {span for span, _, _ in by_span(of_cycles({old: 10}), charted(NOW))} == {QUARTER, TWO_HOURS, EIGHT_HOURS}
 
 
 @given(nows, st.sampled_from(sorted(CHARTED)))
-def test_short_spans_go_by_whole_days(now: datetime, span: int) -> None:
-    """Never what a chart shows; and not every minute some: an idle minute with something to prune is no idle one."""
+def test_short_spans_are_deleted_by_whole_days(now: datetime, span: int) -> None:
+    """No chart needs them any more; deleting daily keeps most idle minutes free of pruning."""
     before = chart_cutoff(now, span)
 
     assert now - CHARTED[span] - DAY < before <= now - CHARTED[span]

@@ -1,4 +1,4 @@
-"""Counting what was settled."""
+"""Counting settled jobs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,16 +24,16 @@ settlements = st.lists(
 )
 
 
-def test_a_backlog_of_equals_is_one_count() -> None:
-    """Durations and waits in their buckets: what a job waited is its age without its own run."""
+def test_equal_jobs_are_one_count() -> None:
+    """Durations and waits are in their buckets; the wait of a job is its age without its own run."""
     backlog = [Settlement(make_job(run_at=NOW - timedelta(milliseconds=age)), DONE, 4) for age in (13, 14, 24, 104)]
 
     assert count(backlog, NOW) == {("default", "noop", "done"): Count(4, {5: 4}, {10: 2, 20: 1, 100: 1})}
 
 
 @given(settlements)
-def test_counting_together_is_counting_one_by_one(settled: list[Settlement]) -> None:
-    """Equal ones share their arithmetic: that changes no figure."""
+def test_counting_together_equals_counting_one_by_one(settled: list[Settlement]) -> None:
+    """Sharing the arithmetic of equal jobs changes no figure."""
     one_by_one: dict[tuple[str, str, str], Count] = {}
     for each in settled:
         one_by_one = add(one_by_one, count([each], NOW))

@@ -1,4 +1,4 @@
-"""mayfly.testing: while a test holds Python's clock, nothing else tells the time."""
+"""mayfly.testing: while a test freezes Python's clock, the queue uses that time."""
 
 from datetime import timedelta
 
@@ -12,14 +12,14 @@ from tests.factories import NOON, make_clock
 DAYS_AWAY = timedelta(days=400)
 
 
-def test_a_database_that_is_opened_meanwhile_has_pythons_time() -> None:
-    """Measured against a stopped clock it would be 400 days off."""
+def test_a_database_opened_in_frozen_time_has_pythons_time() -> None:
+    """A measured offset would be 400 days."""
     with freeze_time(NOON), pinned_offset():
         assert clock_from(NOON + DAYS_AWAY, NOON, NOON).now() == NOON
 
 
-def test_a_database_that_is_in_use_has_pythons_time_too() -> None:
-    """Whatever was measured before, and again afterwards."""
+def test_a_database_in_use_gets_pythons_time() -> None:
+    """Afterwards it has its measured offset again."""
     clock = make_clock(timedelta(hours=3))
 
     with freeze_time(NOON):
@@ -37,16 +37,16 @@ def test_time_can_be_moved() -> None:
         assert clock.now() == NOON + timedelta(hours=1)
 
 
-def test_a_skewed_host_can_be_played() -> None:
-    """The offset may be anything."""
+def test_a_skewed_host_can_be_simulated() -> None:
+    """With any offset."""
     with freeze_time(NOON), pinned_offset(timedelta(seconds=-90)):
         clock = clock_from(NOON, NOON, NOON)
 
         assert (clock.now(), clock.is_skewed) == (NOON - timedelta(seconds=90), True)
 
 
-def test_what_was_opened_meanwhile_keeps_the_pinned_offset() -> None:
-    """What it would have measured means nothing once the clock runs again."""
+def test_a_database_opened_in_frozen_time_keeps_the_pinned_offset() -> None:
+    """A measurement against the frozen clock would be wrong once the clock runs again."""
     with freeze_time(NOON), pinned_offset():
         clock = clock_from(NOON + DAYS_AWAY, NOON, NOON)
 
@@ -54,7 +54,7 @@ def test_what_was_opened_meanwhile_keeps_the_pinned_offset() -> None:
 
 
 def test_pins_can_be_nested() -> None:
-    """The innermost holds, and each gives back what it found, an error notwithstanding."""
+    """The innermost applies, and each restores the previous one, also after an error."""
     clock = make_clock(timedelta(seconds=7))
     with pinned_offset(timedelta(seconds=1)):
         with pytest.raises(KeyError), pinned_offset(timedelta(seconds=2)):
@@ -66,5 +66,5 @@ def test_pins_can_be_nested() -> None:
 
 @pinned_offset(timedelta(seconds=5))
 def test_a_test_can_be_decorated() -> None:
-    """The same, without a with."""
+    """The decorator has the effect of the context manager."""
     assert make_clock().offset == timedelta(seconds=5)

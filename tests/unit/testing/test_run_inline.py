@@ -1,4 +1,4 @@
-"""run_inline(): a handler is run as by a runner, and nothing else of a runner is needed."""
+"""run_inline(): a handler runs as in a runner, without a runner or a database."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ from tests.factories import NOON
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A home without settings; what a test declares is forgotten."""
+    """A home without settings; handlers declared by a test are removed."""
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -36,8 +36,8 @@ class Sum(BaseModel):
     right: int = 1
 
 
-def test_a_handler_is_run_by_its_type_or_itself() -> None:
-    """With its payload as the model that it asks for; the result is what would be stored."""
+def test_a_handler_is_given_by_its_type_or_itself() -> None:
+    """The payload becomes the handler's model; the result is what would be stored."""
 
     @handler("add", lane="sums", max_attempts=7)
     def add(job: Job, given: Sum) -> dict[str, Any]:
@@ -49,17 +49,17 @@ def test_a_handler_is_run_by_its_type_or_itself() -> None:
     assert run.result == run_inline("add", {"left": 2}).result == {"sum": 3, "of": ["add", "sums", 1, 7]}
 
 
-def test_nobody_wants_a_job_to_end_that_has_no_row() -> None:
-    """A handler that looks at job.cancelled needs no database for it."""
+def test_a_job_without_a_row_is_never_cancelled() -> None:
+    """A handler that checks job.cancelled needs no database."""
 
     @handler("look")
-    def look(job: Job) -> bool:
+    def check(job: Job) -> bool:
         return job.cancelled
 
-    assert run_inline(look).result is False
+    assert run_inline(check).result is False
 
 
-def test_a_payload_that_does_not_fit_is_refused_as_by_enqueue() -> None:
+def test_an_invalid_payload_is_refused_as_by_enqueue() -> None:
     """The handler is not called."""
 
     @handler("add")
@@ -71,7 +71,7 @@ def test_a_payload_that_does_not_fit_is_refused_as_by_enqueue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steer", "kind", "reason", "due_in"),
+    ("control", "kind", "reason", "due_in"),
     [
         (Retry("busy", after=60), "failed", "busy", timedelta(seconds=60)),
         (Retry("busy"), "failed", "busy", timedelta(seconds=4)),
@@ -80,22 +80,24 @@ def test_a_payload_that_does_not_fit_is_refused_as_by_enqueue() -> None:
         (Dead("no such customer"), "dead", "no such customer", None),
     ],
 )
-def test_what_steers_is_the_outcome(steer: Exception, kind: str, reason: str, due_in: timedelta | None) -> None:
-    """Nothing is raised, and when the next attempt is due is no matter of chance."""
+def test_a_control_exception_is_the_outcome(
+    control: Exception, kind: str, reason: str, due_in: timedelta | None
+) -> None:
+    """Nothing is raised, and the time of the next attempt has no jitter."""
 
     @handler("steered")
-    def steered(_job: Job) -> None:
-        raise steer
+    def controlled(_job: Job) -> None:
+        raise control
 
     with freeze_time(NOON):
-        run = run_inline(steered, attempt=2)
+        run = run_inline(controlled, attempt=2)
 
     assert (run.kind, run.reason, run.error) == (kind, reason, None)
     assert run.outcome.run_at == (None if due_in is None else NOON + due_in)
 
 
 def test_an_error_is_raised_with_a_note() -> None:
-    """The test fails where the handler does, and says with what it was called."""
+    """The test fails at the handler's line, and the note has the arguments."""
 
     @handler("divide")
     def divide(job: Job) -> float:
@@ -110,7 +112,7 @@ def test_an_error_is_raised_with_a_note() -> None:
 
 
 def test_an_error_can_be_an_outcome() -> None:
-    """Tried again, and at the last attempt dead; a sys.exit() is an error like any other."""
+    """A retry, and dead at the last attempt; sys.exit() is an error like any other."""
 
     @handler("leave")
     def leave(_job: Job) -> None:
@@ -126,8 +128,8 @@ def test_an_error_can_be_an_outcome() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
-def test_what_is_meant_for_the_test_is_not_the_jobs(error: type[BaseException]) -> None:
-    """Ctrl-C ends the tests, and pytest.fail() in something that stands in for a mail server fails this one."""
+def test_exceptions_for_the_test_are_not_outcomes(error: type[BaseException]) -> None:
+    """Ctrl-C ends the tests, and pytest.fail() in a fake mail server fails the test."""
 
     @handler("interrupted")
     def interrupted(_job: Job) -> None:
@@ -153,8 +155,8 @@ def test_an_async_handler_is_awaited() -> None:
     assert run_inline(ping).result == asyncio.run(test()) == "pong"
 
 
-def test_a_handler_with_threads_is_run_in_the_tests_own() -> None:
-    """Where what the test has patched and opened can be seen."""
+def test_a_handler_with_threads_runs_in_the_thread_of_the_test() -> None:
+    """So it sees what the test has patched and opened."""
 
     @handler("threaded", threads=5)
     def threaded(_job: Job) -> bool:
@@ -163,8 +165,8 @@ def test_a_handler_with_threads_is_run_in_the_tests_own() -> None:
     assert run_inline(threaded).result is True
 
 
-def test_a_time_limit_is_left_to_the_test() -> None:
-    """No alarm is set: whoever stops at a breakpoint is not interrupted."""
+def test_the_timeout_of_a_handler_is_not_enforced() -> None:
+    """No alarm is set, so a breakpoint is not interrupted."""
 
     @handler("limited", timeout=0.5)
     def limited(_job: Job) -> tuple[float, float]:
@@ -173,17 +175,17 @@ def test_a_time_limit_is_left_to_the_test() -> None:
     assert run_inline(limited).result == [0.0, 0.0]
 
 
-def test_what_a_handler_enqueues_is_listed_if_it_is_done() -> None:
-    """As it would be enqueued with its `done`; nothing of it where the job will be tried again."""
+def test_enqueued_jobs_are_listed_if_the_job_is_done() -> None:
+    """They would be enqueued with its `done`; a job that will be retried has none."""
 
     @handler("breed")
-    def breed(job: Job) -> None:
+    def enqueue_child(job: Job) -> None:
         assert enqueue("noop", {"number": 1}, lane="other") is None
         assert enqueue_many([{"type": "noop", "payload": {"number": each}, "delay": 60} for each in (2, 3)]) == 2
         if job.payload["fails"]:
             raise Retry("later")
 
-    done, retried = run_inline(breed, {"fails": False}), run_inline(breed, {"fails": True})
+    done, retried = run_inline(enqueue_child, {"fails": False}), run_inline(enqueue_child, {"fails": True})
 
     assert [(each.type, each.payload["number"], each.lane) for each in done.enqueued] == [
         ("noop", 1, "other"), ("noop", 2, "default"), ("noop", 3, "default"),
@@ -191,8 +193,8 @@ def test_what_a_handler_enqueues_is_listed_if_it_is_done() -> None:
     assert retried.enqueued == ()
 
 
-def test_the_database_of_the_settings_is_never_touched(tmp_path: Path) -> None:
-    """A handler that needs one says so, and no file is made."""
+def test_the_database_of_the_settings_is_never_used(tmp_path: Path) -> None:
+    """A handler that needs one gets an error, and no file is created."""
 
     @handler("needy")
     def needy(job: Job) -> None:
@@ -206,8 +208,8 @@ def test_the_database_of_the_settings_is_never_touched(tmp_path: Path) -> None:
     assert type(current_app()).__name__ == "App"
 
 
-def test_an_unknown_handler_is_a_sentence() -> None:
-    """With the nearest known name, or what was forgotten."""
+def test_an_unknown_handler_is_an_error() -> None:
+    """The sentence has the nearest name, or asks for @handler."""
 
     def undeclared(_job: Job) -> None: ...
 
@@ -220,29 +222,29 @@ def test_an_unknown_handler_is_a_sentence() -> None:
         run_inline(undeclared)
 
 
-HEARD: list[str] = []
+CALLS: list[str] = []
 
 
 def before(job: Job) -> None:
-    HEARD.append(f"before {job.type}")
+    CALLS.append(f"before {job.type}")
 
 
 def after(job: Job, outcome: Any) -> None:
-    HEARD.append(f"after {job.type}: {outcome.kind}")
-    raise RuntimeError("told, and no harm done")
+    CALLS.append(f"after {job.type}: {outcome.kind}")
+    raise RuntimeError("broken hook")
 
 
-def test_hooks_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that the settings name, as in a runner; what is wrong with them is on stderr."""
-    HEARD.clear()
+def test_hooks_are_called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the settings, as in a runner; their errors are on stderr."""
+    CALLS.clear()
     monkeypatch.setenv("HOOKS_BEFORE", f"{__name__}:before")
     monkeypatch.setenv("HOOKS_AFTER", f"{__name__}:after")
 
-    @handler("heard")
-    def heard(_job: Job) -> None:
-        HEARD.append("heard")
+    @handler("hooked")
+    def hooked(_job: Job) -> None:
+        CALLS.append("hooked")
 
-    run = run_inline(heard)
+    run = run_inline(hooked)
 
-    assert (run.kind, HEARD) == ("done", ["before heard", "heard", "after heard: done"])
-    assert "after failed for job 1 (heard); the job continues: RuntimeError: told" in capsys.readouterr().err
+    assert (run.kind, CALLS) == ("done", ["before hooked", "hooked", "after hooked: done"])
+    assert "after failed for job 1 (hooked); the job continues: RuntimeError: broken hook" in capsys.readouterr().err

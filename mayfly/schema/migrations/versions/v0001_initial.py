@@ -1,13 +1,13 @@
 """All tables, as mayfly/schema/metadata.py describes them.
 
-Nothing is released yet, so the first migration follows the description. A released migration never changes: the
-first one after a release replaces the import below by a copy of the tables as they were.
+Nothing is released yet, so the first migration uses the current description. A released migration never changes: the
+first change after a release must replace the import below by a copy of the tables as they were.
 """
 
 from alembic import op
 
 from mayfly.schema.metadata import metadata
-from mayfly.schema.migrations.ddl import create_described
+from mayfly.schema.migrations import create_described
 
 revision = "0001"
 down_revision = None

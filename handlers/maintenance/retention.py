@@ -1,0 +1,89 @@
+"""How long the records of other areas are kept: one setting per table. Records that are still needed stay."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Table, and_, literal, or_, select
+
+from handlers.ai.ledger import calls
+from handlers.ai.tables import nudges, suggestions
+from handlers.cooldown import cooldowns
+from handlers.idempotency import DONE, OPEN, effects
+from handlers.mail.tables import templates
+from handlers.maintenance.purge import purge_where
+from handlers.outreach.tables import TEMPLATE_PREFIX, blast_mails, blasts
+from handlers.prospects.answer_cache import USUAL_DAYS
+from handlers.prospects.tables import cached_answers
+from mayfly import Dead, Job, setting
+
+MAX_DAYS = 36_500
+
+
+class Retention(NamedTuple):
+    """Rows of the table that are older than the setting, in days, and that `is_old` selects."""
+
+    table: Table
+    setting: str
+    usual_days: str
+    is_old: Callable[[datetime], ColumnElement[bool]]
+    order: tuple[ColumnElement[object], ...] = ()
+
+
+def _blast_has_ended(before: datetime) -> ColumnElement[bool]:
+    return and_(blasts.c.state == "sent", blasts.c.finished_at < before)
+
+
+def _template_is_old(before: datetime) -> ColumnElement[bool]:
+    """Templates of blasts only: the others are the application's."""
+    own = templates.c.template_key == literal(TEMPLATE_PREFIX) + blasts.c.blast
+    lasts = select(blasts.c.job_id).where(own, or_(blasts.c.state != "sent", blasts.c.finished_at >= before))
+    t = templates.c
+    return and_(t.template_key.startswith(TEMPLATE_PREFIX, autoescape=True), t.created_at < before, ~lasts.exists())
+
+
+RETENTIONS = (
+    # An effect in doubt stays: without its row, a retry would repeat it.
+    Retention(
+        effects,
+        "APP_KEEP_IDEMPOTENCY_DAYS",
+        "90",
+        lambda before: and_(effects.c.state.in_((OPEN, DONE)), effects.c.changed_at < before),
+        (effects.c.state, effects.c.changed_at),
+    ),
+    Retention(
+        cached_answers,
+        "ENRICH_CACHE_DAYS",
+        USUAL_DAYS,
+        lambda before: cached_answers.c.answered_at < before,
+        (cached_answers.c.answered_at,),
+    ),
+    # By the end of their job: they have no time of their own.
+    Retention(
+        blast_mails,
+        "APP_KEEP_BLAST_MAILS_DAYS",
+        "365",
+        lambda before: blast_mails.c.job_id.in_(select(blasts.c.job_id).where(_blast_has_ended(before))),
+    ),
+    Retention(templates, "APP_KEEP_TEMPLATES_DAYS", "365", _template_is_old),
+    Retention(calls, "APP_KEEP_LLM_CALLS_DAYS", "90", lambda before: calls.c.asked_at < before, (calls.c.asked_at,)),
+    Retention(nudges, "APP_KEEP_NUDGES_DAYS", "90", lambda before: nudges.c.changed_at < before),
+    Retention(suggestions, "APP_KEEP_SUGGESTIONS_DAYS", "90", lambda before: suggestions.c.written_at < before),
+    Retention(cooldowns, "APP_KEEP_COOLDOWNS_DAYS", "7", lambda before: cooldowns.c.until_at < before),
+)
+
+
+def prune(job: Job) -> dict[str, int]:
+    """Return the number of deleted rows per table."""
+    ages = {each.table.name: _age(each) for each in RETENTIONS}  # all are checked before the first row is deleted
+    return {
+        each.table.name: purge_where(job, each.table, each.is_old(job.now - ages[each.table.name]), *each.order)
+        for each in RETENTIONS
+    }
+
+
+def _age(retention: Retention) -> timedelta:
+    days = setting(retention.setting, retention.usual_days)
+    if not (days.isascii() and days.isdigit() and len(days) <= 5 and 1 <= int(days) <= MAX_DAYS):
+        raise Dead(f"{retention.setting} must be a number of days, 1–{MAX_DAYS:,}")
+    return timedelta(days=int(days))

@@ -1,1 +1,0 @@
-"""Jobs that run side by side: threads and asyncio tasks."""
