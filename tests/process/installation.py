@@ -201,14 +201,24 @@ def handler_modules(*names: str) -> str:
 
 
 def children_of(pid: int) -> list[psutil.Process]:
-    """By their parent alone: psutil's children() also compares start times, and a correction of the clock between two
-    reads would hide them."""
+    """Read from /proc: psutil's process_iter() passes over a process whose pid was in use when it was last called, and
+    during a run of all tests the pids start again from the beginning."""
     found = []
-    for each in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):
-            if each.ppid() == pid:
-                found.append(each)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, psutil.NoSuchProcess):  # it has just exited
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == pid:
+                found.append(psutil.Process(int(stat.parent.name)))
     return found
+
+
+def suspend_with_children(pid: int) -> tuple[psutil.Process, list[psutil.Process]]:
+    """Stop a dispatcher, so that it starts no further runner; returns it and its children, which go on running."""
+    dispatcher = psutil.Process(pid)
+    dispatcher.suspend()
+    # The signal takes effect a moment later, or after a fork that the kernel is just executing.
+    wait_until(lambda: dispatcher.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE), "the dispatcher is stopped")
+    return dispatcher, children_of(pid)
 
 
 def most_at_once(intervals: Iterable[tuple[datetime, datetime]]) -> int:

@@ -13,7 +13,7 @@ import pytest
 from mayfly import json_text
 from mayfly.clock import pause_between
 from mayfly.schema import create_embedded
-from tests.process.installation import Installation, children_of, wait_until
+from tests.process.installation import Installation, suspend_with_children, wait_until
 
 CHILDREN = 2000
 KILLS = 5
@@ -44,9 +44,7 @@ def kill_some(installation: Installation, rng: random.Random) -> None:
     wait_until(lambda: installation.runner_pids() or cycle.poll() is not None, "a runner works")
     pause_between(0, 0.5)
     with suppress(psutil.NoSuchProcess):  # it has already exited
-        dispatcher = psutil.Process(cycle.pid)
-        dispatcher.suspend()  # otherwise it might fork another runner before the kill
-        runners = children_of(cycle.pid)
+        dispatcher, runners = suspend_with_children(cycle.pid)
         victims = rng.choice([rng.sample(runners, min(1, len(runners))), [dispatcher], [dispatcher, *runners]])
         for each in victims:
             each.kill()

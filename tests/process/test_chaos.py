@@ -19,7 +19,7 @@ from sqlalchemy import Row, insert
 from mayfly import json_text
 from mayfly.process.identity import start_time
 from mayfly.schema import metadata as tables
-from tests.process.installation import Installation, StartedProcess, children_of, wait_until
+from tests.process.installation import Installation, StartedProcess, children_of, suspend_with_children, wait_until
 from tests.sqlalchemy_engines import run
 
 KILLS = {"runner": 5, "dispatcher": 5, "both": 5}
@@ -86,9 +86,7 @@ class Host:
         if not self.has_begun:
             return False
         try:
-            dispatcher = psutil.Process(cycle.pid)
-            dispatcher.suspend()  # otherwise it might fork another runner before the kill
-            runners = children_of(cycle.pid)
+            dispatcher, runners = suspend_with_children(cycle.pid)
             self.killed_runners |= {name_of(each) for each in runners}
             for each in [*runners, dispatcher] if with_runners else [dispatcher]:
                 each.kill()

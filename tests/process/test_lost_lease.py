@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Row, select
 
 from mayfly.schema.metadata import jobs, locks, runners
-from tests.process.installation import Installation, StartedProcess, children_of, wait_until
+from tests.process.installation import Installation, StartedProcess, suspend_with_children, wait_until
 
 GATED = '{"gate": "go"}'  # runs until `open_gate`
 GATED_INSERT = '{"gate": "go", "insert": true}'
@@ -38,10 +38,9 @@ def all_jobs(installation: Installation) -> Sequence[Row[Any]]:
 
 
 def process_group(process: StartedProcess) -> list[psutil.Process]:
-    """A dispatcher and its runners; it is stopped first, or it might fork another one meanwhile."""
-    dispatcher = psutil.Process(process.pid)
-    dispatcher.suspend()
-    return [dispatcher, *children_of(process.pid)]
+    """A dispatcher, which is suspended, and its runners."""
+    dispatcher, runners = suspend_with_children(process.pid)
+    return [dispatcher, *runners]
 
 
 @contextmanager
