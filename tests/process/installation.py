@@ -201,8 +201,8 @@ def handler_modules(*names: str) -> str:
 
 
 def children_of(pid: int) -> list[psutil.Process]:
-    """Read from /proc: psutil's process_iter() passes over a process whose pid was in use when it was last called, and
-    during a run of all tests the pids start again from the beginning."""
+    """Read from /proc: psutil's process_iter() passes over a process whose pid was in use when it was last called,
+    and during a run of all tests the pids start again from the beginning."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, psutil.NoSuchProcess):  # it has just exited
@@ -212,13 +212,17 @@ def children_of(pid: int) -> list[psutil.Process]:
     return found
 
 
+def suspend(pid: int) -> psutil.Process:
+    """Stop a process; returns when it has stopped, which takes a moment, or has exited."""
+    process = psutil.Process(pid)
+    process.suspend()
+    wait_until(lambda: process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE), f"{pid} is stopped")
+    return process
+
+
 def suspend_with_children(pid: int) -> tuple[psutil.Process, list[psutil.Process]]:
     """Stop a dispatcher, so that it starts no further runner; returns it and its children, which go on running."""
-    dispatcher = psutil.Process(pid)
-    dispatcher.suspend()
-    # The signal takes effect a moment later, or after a fork that the kernel is just executing.
-    wait_until(lambda: dispatcher.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE), "the dispatcher is stopped")
-    return dispatcher, children_of(pid)
+    return suspend(pid), children_of(pid)
 
 
 def most_at_once(intervals: Iterable[tuple[datetime, datetime]]) -> int:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +20,17 @@ from sqlalchemy import Row, insert
 from mayfly import json_text
 from mayfly.process.identity import start_time
 from mayfly.schema import metadata as tables
-from tests.process.installation import Installation, StartedProcess, children_of, suspend_with_children, wait_until
+from tests.process.installation import (
+    Installation,
+    StartedProcess,
+    children_of,
+    suspend,
+    suspend_with_children,
+    wait_until,
+)
 from tests.sqlalchemy_engines import run
 
-KILLS = {"runner": 5, "dispatcher": 5, "both": 5}
+KILLS = {"runner": 3, "runner in a job": 2, "dispatcher": 5, "both": 5}
 BACKLOG = 30  # enough that a cycle still has work when it is killed
 SETTINGS = {
     "WORKER_TIMEOUT": "6",
@@ -67,18 +75,19 @@ class Host:
         except psutil.NoSuchProcess:
             return []
 
-    def kill_runner(self, rng: random.Random) -> bool:
-        """False if none was left."""
+    def kill_runner(self, rng: random.Random, in_job: bool) -> bool:
+        """False if none was left, or none was in the middle of a job."""
         alive = self.runners()
-        if not alive:
-            return False
-        victim = rng.choice(alive)
-        try:
-            self.killed_runners.add(name_of(victim))
-            victim.kill()
-        except psutil.NoSuchProcess:
-            return False
-        return True
+        rng.shuffle(alive)
+        for victim in alive:
+            with suppress(psutil.NoSuchProcess):
+                suspend(victim.pid)
+                if not in_job or self._runs_job(victim):
+                    self.killed_runners.add(name_of(victim))
+                    victim.kill()
+                    return True
+                victim.resume()
+        return False
 
     def kill_dispatcher(self, with_runners: bool) -> bool:
         """False if it had already exited."""
@@ -100,6 +109,10 @@ class Host:
         assert self.cycle is not None
         self.stderr.append(self.cycle.communicate(timeout=TIMEOUT_SECONDS)[1])
         self.cycle = None
+
+    def _runs_job(self, runner: psutil.Process) -> bool:
+        """Whether its handler has the file open to which it writes each run."""
+        return str(self.installation.home / "runs") in {each.path for each in runner.open_files()}
 
     def _cycles_begun(self) -> int:
         log = self.installation.home / self.name / "dispatcher.log"
@@ -133,13 +146,13 @@ class Chaos:
         assert is_settled()
 
     def _kill(self, victim: str) -> bool:
-        """False if it had already exited."""
+        """False if there was nothing to kill."""
         host = self.rng.choice(self.hosts)
-        if victim == "runner":
+        if victim.startswith("runner"):
             wait_until(lambda: self._keep_running() and host.runners(), f"a runner of {host.name}", TIMEOUT_SECONDS)
             self._wait_for_run()
             self._pause(0.2)
-            return host.kill_runner(self.rng)
+            return host.kill_runner(self.rng, in_job=victim == "runner in a job")
         wait_until(lambda: self._keep_running() and host.has_begun, f"a cycle of {host.name}", TIMEOUT_SECONDS)
         self._wait_for_run()
         self._pause(0.6)
