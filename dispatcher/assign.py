@@ -1,6 +1,6 @@
 """Turn due jobs into assignments: count, plan, and record the plan before any runner is started."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -45,6 +45,15 @@ class CountedWork:
         lanes = sorted({*found, *coming})
         due = (found.get(lane, Due(lane, 0, capped=False)).plus(coming.get(lane, 0)) for lane in lanes)
         return replace(self, due=tuple(due))
+
+    def plus_rows(self, rows: Mapping[str, int], cap_of: Callable[[str], int]) -> "CountedWork":
+        """Adds due rows of sources, up to the cap of each lane."""
+        if not rows:
+            return self
+        total = self.plus(rows)
+        due = (each._replace(pending=min(each.pending, cap_of(each.lane))) for each in total.due)
+        is_capped = {each.lane: each.capped or each.pending > cap_of(each.lane) for each in total.due}
+        return replace(self, due=tuple(each._replace(capped=is_capped[each.lane]) for each in due))
 
     def __str__(self) -> str:
         return f"{self.pending}+" if self.is_capped else str(self.pending)
@@ -107,15 +116,32 @@ def count_work(context: CycleContext) -> CountedWork:
             rules = lane_rules(context.settings, lane, lanes.get(lane, KnownLane()))
             return max(rules.batch_size * rules.max_workers, DEFAULT_COUNT_CAP)
 
-        return CountedWork(
+        pauses = load_pauses(connection, now)
+        counted = CountedWork(
             due=tuple(count_due(connection, now, cap_of)),
             running=live_by_lane(connection),
             running_here=live_on_host(connection, context.host),
             lanes=lanes,
-            paused=load_pauses(connection, now).lanes,
+            paused=pauses.lanes,
         )
+        return counted.plus_rows(_due_rows(context, connection, now, pauses.types, cap_of), cap_of)
 
     return context.database.read(read)
+
+
+def _due_rows(
+    context: CycleContext, connection: Connection, now: datetime, paused: Container[str], cap_of: Callable[[str], int]
+) -> Mapping[str, int]:
+    """By lane: due rows of sources whose type is not paused."""
+    if context.sources is None:
+        return {}
+    from mayfly.queue.sources import count_by_lane  # most installations have no sources
+
+    tables = [each for each in context.sources.tables.values() if each.source.type not in paused]
+    rows, problems = count_by_lane(connection, tables, now, cap_of)
+    for each in problems:
+        context.note_source_problem(each)
+    return rows
 
 
 def make_plan(context: CycleContext, counted: CountedWork, conditions: LaneConditions) -> Plan:

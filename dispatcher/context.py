@@ -8,13 +8,18 @@ import os
 from functools import cached_property
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.errors import StateDirUnsafe
+from mayfly.errors import SourceUnusable, StateDirUnsafe
 from mayfly.log import Log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.settings import Settings
+
+if TYPE_CHECKING:
+    from mayfly.queue.sources import Sources
 
 LAST_STATEMENTS_SECONDS = 3.0  # after DISPATCH_TIMEOUT, to settle the jobs of killed runners and write the summary
 MIN_LINGER_FOR_HANDOVER_SECONDS = 50.0  # with such a LINGER or more, it lingers until the next dispatcher starts
@@ -38,6 +43,7 @@ class CycleContext:
         self.directory = directory  # of the host lock and the status pages
         self.started = started  # monotonic
         self.only_lanes = only_lanes  # empty: all lanes
+        self.source_problems: dict[str, str] = {}  # by source: why it cannot be used
 
     @cached_property
     def host(self) -> Host:
@@ -46,6 +52,20 @@ class CycleContext:
     @cached_property
     def process(self) -> Process:
         return this_process()
+
+    @cached_property
+    def sources(self) -> "Sources | None":
+        if not self.settings.sources:
+            return None
+        from mayfly.queue.sources import Sources  # most installations have no sources
+
+        return Sources(self.settings.sources.values(), self.database.dialect)
+
+    def note_source_problem(self, error: SourceUnusable) -> None:
+        """Logged once per cycle. Other lanes are not affected."""
+        if error.source not in self.source_problems:
+            self.log.write(log_messages.source_unusable(str(error)))
+        self.source_problems[error.source] = str(error)
 
     @property
     def duration_ms(self) -> int:

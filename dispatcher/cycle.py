@@ -106,7 +106,7 @@ def refuse_unknown_lanes(context: CycleContext, connection: Connection) -> None:
     """With a misspelled --lane, every cycle would do nothing."""
     if not context.only_lanes:
         return
-    known = {*find_lanes(connection), *context.settings.lanes}
+    known = {*find_lanes(connection), *context.settings.lanes, *context.settings.lanes_of_sources}
     for lane in sorted(context.only_lanes - known):
         raise UnknownName("lane", lane, "among the jobs or the settings", known)
 

@@ -8,7 +8,16 @@ from dispatcher.assign import LaneConditions, Planned, begin_with_interrupted, l
 from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext, HostLock
 from dispatcher.cycle import describe, log_summary
 from dispatcher.rescue import Rescuer
-from dispatcher.steps import BatchStep, CycleStep, FiguresStep, Linger, ReclaimStep, ScheduleStep, prune_old_rows
+from dispatcher.steps import (
+    BatchStep,
+    CycleStep,
+    FiguresStep,
+    Linger,
+    ReclaimStep,
+    ScheduleStep,
+    SourceStep,
+    prune_old_rows,
+)
 from dispatcher.summary import CycleSummary, cycle_row
 from dispatcher.supervise import Supervisor
 from mayfly import log_messages
@@ -40,7 +49,7 @@ class FullCycle:
         self.linger = Linger(self)
         self.reclaim = ReclaimStep(self)
         self.steps: list[CycleStep] = [
-            ScheduleStep(self), self.linger, self.reclaim, FiguresStep(self), BatchStep(self)
+            ScheduleStep(self), self.linger, self.reclaim, FiguresStep(self), SourceStep(self), BatchStep(self)
         ]  # fmt: skip
 
     def run(self) -> CycleSummary:

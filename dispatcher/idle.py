@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mayfly.db.connection import Connection
+from mayfly.errors import SourceUnusable
 from mayfly.fleet.cycles import has_live_runner, known_lanes
 from mayfly.fleet.plan_lock import is_planning
 from mayfly.process.state_dir import pages_in
@@ -38,8 +39,22 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
             yield f"lane {lane} has due jobs"
         if has_processing(connection, lane):
             yield f"lane {lane} has jobs in progress"
+    yield from _reasons_of_sources(connection, settings, now)
     for key in finished_batches(connection):
         yield f"batch {key} is finished"
     for search in searches(lanes, settings, now):
         if connection.execute(search.statement, search.values).first() is not None:
             yield f"{search.table} has rows to prune"
+
+
+def _reasons_of_sources(connection: Connection, settings: Settings, now: datetime) -> Iterator[str]:
+    if not settings.sources:
+        return
+    from mayfly.queue.sources import Sources, has_due_rows  # most installations have no sources
+
+    for table in Sources(settings.sources.values(), connection.dialect).tables.values():
+        try:
+            if has_due_rows(connection, table, now):
+                yield f"source {table.source.name} has due rows"
+        except SourceUnusable as error:
+            yield str(error)

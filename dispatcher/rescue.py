@@ -323,7 +323,8 @@ class Rescuer:
         return len(settled.settlements)
 
     def _settler(self, worker_id: str, expired_at: datetime | None = None) -> Settler:
-        return Settler(worker_id, self.cycle_id, f"dispatcher-{self.cycle_id}", expired_at=expired_at)
+        key, sources = f"dispatcher-{self.cycle_id}", self.context.sources
+        return Settler(worker_id, self.cycle_id, key, expired_at=expired_at, sources=sources)
 
     def _close(self, ended: ExitedRunner) -> None:
         status, exit_ = ended.exit.status, ended.exit

@@ -6,7 +6,7 @@ and unstarted jobs.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,10 +195,22 @@ class Linger(CycleStep):
     def _poll(self, connection: Connection) -> bool:
         now = monotonic()
         if now >= self._find_lanes_at:
-            self._lanes = find_lanes(connection)
+            self._lanes = sorted({*find_lanes(connection), *self.context.settings.lanes_of_sources})
             self._find_lanes_at = now + IDLE_POLL_SECONDS
         lanes = [lane for lane in self._lanes if self._lingers(lane)]
-        return bool(lanes_with_due(connection, lanes, self.context.database.clock.now()))
+        now_there = self.context.database.clock.now()
+        return bool(lanes_with_due(connection, lanes, now_there)) or self._has_due_rows(connection, now_there)
+
+    def _has_due_rows(self, connection: Connection, now: datetime) -> bool:
+        if self.context.sources is None:
+            return False
+        from mayfly.queue.sources import count_by_lane  # most installations have no sources
+
+        tables = [each for each in self.context.sources.tables.values() if self._lingers(each.source.lane)]
+        rows, problems = count_by_lane(connection, tables, now, lambda _lane: 0)
+        for each in problems:
+            self.context.note_source_problem(each)
+        return bool(rows.total())
 
     def _lingers(self, lane: str) -> bool:
         resolved = self.context.settings.lane(lane)
@@ -282,6 +294,13 @@ class ReclaimStep(CycleStep):
 
     def summary_lines(self) -> list[str]:
         return [f"Unstarted jobs released: {self._released}"] if self._released else []
+
+
+class SourceStep(CycleStep):
+    """Report sources that cannot be used. Their rows are counted with the jobs of their lanes."""
+
+    def finish(self) -> None:
+        self.cycle.problems += self.context.source_problems.values()
 
 
 class BatchStep(CycleStep):

@@ -131,6 +131,14 @@ class DatabaseTooSlow(_DatabaseProblem):
     advice = "Check whether the server is overloaded or hangs, or whether one of Mayfly's tables is locked."
 
 
+class SourceUnusable(MayflyError):
+    """The settings of a source do not fit its table. Other lanes are not affected."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"The source {source} cannot be used: {reason}. Run `mayfly sources check {source}`.")
+        self.source = source
+
+
 class DriverMissing(DatabaseError):
     def __init__(self, backend: str, module: str) -> None:
         advice = _install("postgres") if module == "psycopg" else f"Run `pip install {module}`."

@@ -16,7 +16,7 @@ from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Unit
 from mayfly.errors import BadField, BadJobState, BatchClosed, OutsideARunner, RefusedInTransaction, SliceEnded
-from mayfly.schema.tables import FENCE
+from mayfly.schema.tables import FENCE, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +54,28 @@ class RareFields(NamedTuple):
     forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
     releases: int = 0  # in a row, because the database or the dispatcher failed while it ran
     unknown_since: datetime | None = None  # when a runner first had no handler for its type
+
+
+class SourceRow(NamedTuple):
+    """The row of an application's own table from which a job comes."""
+
+    source: str
+    key: str  # the primary key as text
+    values: "Mapping[str, Any] | None" = None  # as read in the claim; None if the source is unknown here
+    is_changed: bool = False  # or deleted by the application while a retry waited
+
+    @property
+    def unique_key(self) -> str:
+        """Of its job: a row has one live job at a time."""
+        return f"{SOURCE}{self.source}:{self.key}"
+
+
+def source_row_of(unique_key: str | None) -> SourceRow | None:
+    """None for a job that comes from no row."""
+    if unique_key is None or not unique_key.startswith(SOURCE):
+        return None
+    source, separator, key = unique_key.removeprefix(SOURCE).partition(":")
+    return SourceRow(source, key) if separator else None
 
 
 class TimeBudget(NamedTuple):
@@ -178,12 +200,20 @@ class Job:
     buffered_jobs: "list[BufferedJob] | None" = field(default=None, repr=False)  # enqueued by its handler
     progress_state: ProgressState | None = field(default=None, repr=False)
     awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
+    source_row: SourceRow | None = None  # for a job of a source
 
     @property
     def payload(self) -> dict[str, Any]:
         """A new copy each time: a handler may change it without changing the job."""
         loaded: dict[str, Any] = json_text.decode(self.payload_text)
         return loaded
+
+    @property
+    def row(self) -> "Mapping[str, Any]":
+        """For a job of a source: the primary key and the payload's columns, as the claim has read them."""
+        if self.source_row is None or self.source_row.values is None:
+            raise BadJobState("row", self.type, "it does not come from a source; see [sources] in mayfly.toml")
+        return self.source_row.values
 
     @property
     def now(self) -> datetime:

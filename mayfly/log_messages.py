@@ -240,6 +240,14 @@ backlog_remains = Phrase[int]("Time is up: backlog remains, {jobs:job} released"
 job_failed = Phrase[int, str, int, int, str, str](
     "Job {job_id} ({type}) attempt {attempt}/{attempts}: {outcome}: {reason}", Level.WARNING
 )
+row_changed = Phrase[int, str, str, str](
+    "Job {job_id} ({type}): the application has changed or deleted row {key} of {source}; it was left unchanged",
+    Level.WARNING,
+)
+source_missing = Phrase[str, int](
+    "The source {source} is not in mayfly.toml of this host: {jobs:row} not written", Level.WARNING
+)
+source_unusable = Phrase[str]("{sentence}", Level.ERROR)
 lost_lease = Phrase[int, str]("Job {job_id} ({type}): lost lease, nothing was changed", Level.WARNING)
 chain_broken = Phrase[int, str, str, int](
     "Job {job_id} ({type}) is {outcome}: its chain ends here, {steps:step} skipped", Level.WARNING

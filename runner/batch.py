@@ -18,7 +18,7 @@ from mayfly.log import Log
 from mayfly.monitoring.redact import first_line
 from mayfly.process.fork import RECLAIM
 from mayfly.process.status_page import StatusPage
-from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, RowChanged, Settlement
 from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
 from mayfly.queue.policy import skip_outcome
 from runner.guard import Cause, Guard
@@ -255,6 +255,10 @@ class BatchRunner:
         except LostLease:
             self.buffer.note_lost(job)
             return None
+        except RowChanged as error:  # the row of its source: nothing of the transaction is kept
+            changed = self.invoker.after_error(self.invoker.registry.handlers[job.type], job, error, 0.0, None)
+            result = replace(changed, duration_ms=result.duration_ms)
+            self.buffer.add(Settlement(job, result.outcome, result.duration_ms))
         except Exception as error:  # noqa: BLE001 - from SQLAlchemy, the driver, or our explanation of them
             # The handler broke the transaction: a constraint that COMMIT checks, an error that it caught, its own
             # commit. The job fails, not this runner.

@@ -4,7 +4,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -113,8 +113,9 @@ class Claims:
     lock: ClaimLock | None = None
     middleware: Sequence[ClaimMiddleware] = ()
     needs_fresh: bool = False  # the last claim found a job that only a fresh runner may claim
+    was_due: bool = False  # jobs were due that the last claim could not lock
+    due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
     _is_fresh: bool = True  # nothing was claimed yet
-    _was_due: bool = False  # jobs were due that the last claim could not lock
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
     def __post_init__(self) -> None:
@@ -139,7 +140,7 @@ class Claims:
             self.size = next_claim_size(self.size, self._timed_jobs, monotonic() - self._claimed_at)
         batch = self._claim_batch(self.size)
         until, (wait, max_wait) = monotonic() + LOCKED_TIMEOUT_SECONDS, LOCKED_PAUSE_SECONDS
-        while not batch and self._was_due and monotonic() < until:
+        while not batch and self.was_due and monotonic() < until:
             pause_between(wait / 2, wait)
             wait = min(2 * wait, max_wait)
             batch = self._claim_batch(self.size)
@@ -157,7 +158,21 @@ class Claims:
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
         now, lane = self.database.clock.now(), self.assignment.lane
-        return self.database.read(lambda connection: has_due(connection, lane, now))
+        if self.database.read(lambda connection: has_due(connection, lane, now)):
+            return True
+        return any(check() for check in self.due_checks)
+
+    def claimant(self) -> Claimant:
+        assigned = self.assignment
+        lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
+        begins_with = assigned.begins_with if self._is_fresh else None
+        return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
+
+    def host_lock(self, size: int) -> AbstractContextManager[None]:
+        """For a large claim: one runner per lane and host at a time."""
+        if self.lock is None or size < MIN_BATCH_FOR_CLAIM_LOCK:
+            return nullcontext()
+        return self.lock.hold()
 
     def _claim(self, size: int) -> list[Job]:
         """Writes the outcomes of the last batch first, before it takes the lock."""
@@ -167,10 +182,10 @@ class Claims:
         elif self.lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
             claimed = self._claim_locked(self.lock, size)
         else:
-            claimant, now = self._claimant(), self.database.clock.now()
+            claimant, now = self.claimant(), self.database.clock.now()
             claimed = self.database.run(lambda connection: claim(connection, claimant, size, now))
         self.needs_fresh = claimed.needs_fresh
-        self._was_due = claimed.was_due and not claimed.needs_fresh
+        self.was_due = claimed.was_due and not claimed.needs_fresh
         jobs = jobs_from(claimed, self.assignment.lane)
         if any(job.group_key is not None for job in jobs):
             mark_awaited(self.database, jobs)
@@ -180,16 +195,10 @@ class Claims:
         """One runner per lane and host at a time, starting where the last one stopped."""
         self.database.connect()  # before other runners wait for the lock
         with lock.hold():
-            cursor, claimant, now = lock.cursor(), self._claimant(), self.database.clock.now()
+            cursor, claimant, now = lock.cursor(), self.claimant(), self.database.clock.now()
             claimed = self.database.run(lambda connection: claim(connection, claimant, size, now, cursor))
             lock.store_cursor(cursor, claimed.cursor)
         return claimed
-
-    def _claimant(self) -> Claimant:
-        assigned = self.assignment
-        lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
-        begins_with = assigned.begins_with if self._is_fresh else None
-        return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
 
     def _note(self, batch: list[Job]) -> None:
         self._is_fresh = self._is_fresh and not batch

@@ -32,6 +32,7 @@ from runner.settle_buffer import SettleBuffer
 
 if TYPE_CHECKING:
     from mayfly.limits.client import JobLimits
+    from mayfly.queue.sources import Sources
     from runner.limits import LimitAdmission
 
 MAX_POLL_SECONDS = 1.0  # between two queries of an empty lane
@@ -72,6 +73,7 @@ class Runner:
     admission: list[AdmissionStep] = field(default_factory=list)  # before each job, in this order
     observers: list[JobObserver] = field(default_factory=list)  # around each handler, the outermost first
     claim_middleware: list[ClaimMiddleware] = field(default_factory=list)  # around each claim
+    due_checks: list[Callable[[], bool]] = field(default_factory=list)  # whether there is work that is no job yet
     idle_steps: list[Callable[[], bool]] = field(default_factory=list)  # if the lane is empty: true to claim again
     after_batch: list[Callable[[Sequence[Job], BatchReport, float], None]] = field(default_factory=list)
     stop_conditions: list[Callable[[], bool]] = field(default_factory=list)  # after a batch: true to claim no more
@@ -85,8 +87,18 @@ class Runner:
     def buffer(self) -> SettleBuffer:
         worker_id = self.assignment.worker_id
         successes = self.settings.success_lanes
-        settler = Settler(worker_id, self.assignment.cycle_id, worker_id, success_lanes=successes)
+        settler = Settler(
+            worker_id, self.assignment.cycle_id, worker_id, success_lanes=successes, sources=self.sources
+        )
         return SettleBuffer(self.database, settler, self.page, self.log)
+
+    @cached_property
+    def sources(self) -> "Sources | None":
+        if not self.settings.sources:
+            return None
+        from mayfly.queue.sources import Sources  # most installations have no sources
+
+        return Sources(self.settings.sources.values(), self.database.dialect)
 
     @cached_property
     def app(self) -> RunnerApp:
@@ -128,7 +140,16 @@ class Runner:
         # SQLite locks no rows: it has one writer at a time, and a second lock would only add waiting.
         lock = ClaimLock(self.page.path.parent, lane) if self.database.dialect.claim_lock else None
         size = self.settings.lane(lane).batch_size
-        return Claims(self.database, self.buffer, self.assignment, size, self.pauses, lock, self.claim_middleware)
+        return Claims(
+            database=self.database,
+            buffer=self.buffer,
+            assignment=self.assignment,
+            size=size,
+            pauses=self.pauses,
+            lock=lock,
+            middleware=self.claim_middleware,
+            due_checks=self.due_checks,
+        )
 
 
 def run_runner(
@@ -182,6 +203,10 @@ def install_features(runner: Runner) -> None:
         _install_tracing(runner)
     if settings.hooks_on_dead:
         runner.on_dead = announcer(settings, runner.database)
+    if runner.sources is not None:
+        from runner import sources  # most installations have none
+
+        sources.install(runner, runner.sources)
     if registry.has_limits:
         from runner import limits  # most runners need none
 

@@ -1,5 +1,7 @@
 """Outcomes that are not yet written: several per transaction if jobs are fast, each at once if they are slow."""
 
+from dataclasses import replace
+
 from mayfly import log_messages
 from mayfly.clock import monotonic, pause_between
 from mayfly.db.database import Database
@@ -132,7 +134,8 @@ class SettleBuffer:
     def _commit(self, transaction: JobTransaction, settlement: Settlement, with_totals: bool) -> Settled:
         now = self._database.clock.now()
         uncounted = self._not_in_totals() if with_totals else {}
-        settling = SettleTransaction(self._settler, [settlement], now, self.tally, uncounted, with_totals=with_totals)
+        settler = replace(self._settler, requires_rows=True)
+        settling = SettleTransaction(settler, [settlement], now, self.tally, uncounted, with_totals=with_totals)
         settled = transaction.database.run(settling.write)  # joins the transaction
         if settled.lost:
             lost = LostLease(settlement.job.id)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver
-from mayfly.job import Job, RareFields
+from mayfly.job import Job, RareFields, SourceRow, source_row_of
 from mayfly.queue.count import due_priorities, next_due
+from mayfly.schema.tables import SOURCE
 
 Row = Sequence[Any]  # in the order of CLAIMED_COLUMNS
 HAS_RARE_FIELDS = 2  # added to `suspect` where a job has any of the columns that few jobs have
@@ -27,20 +28,21 @@ CLAIM = (
 # A suspect counts as started: its runner died while running it, or may have.
 RARE_FIELDS = (
     "SELECT id, CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END, expires_at,"
-    " checkpoint, slices, stalled, cancel_reason, releases, unknown_since FROM mayfly_jobs WHERE {ids of id}"
+    " checkpoint, slices, stalled, cancel_reason, releases, unknown_since, unique_key"
+    " FROM mayfly_jobs WHERE {ids of id}"
 )
 CLEAR_EXPIRY = "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
 
 # In one number: whether the job is a suspect, and whether it has any rare fields.
 MARKER = (
     "suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL"
-    " OR releases > 0 OR unknown_since IS NOT NULL"
+    f" OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE '{SOURCE}%'"
     f" THEN {HAS_RARE_FIELDS} ELSE 0 END"
 )
 _COLUMNS = "id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key"
 CLAIMED_COLUMNS = f"{_COLUMNS}, {MARKER}"
 # What every other statement selects for `job_from_row`.
-JOB_COLUMNS = f"lane, suspect, stalled, forgiven, releases, {_COLUMNS}"
+JOB_COLUMNS = f"lane, suspect, stalled, forgiven, releases, unique_key, {_COLUMNS}"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class ClaimCursor(NamedTuple):
 class Claimed(NamedTuple):
     rows: Sequence[Row]
     rare_fields: Mapping[int, RareFields] = MappingProxyType({})  # by job id
+    source_rows: Mapping[int, SourceRow] = MappingProxyType({})  # by job id
     needs_fresh: bool = False  # the next job has crashed a runner: only a fresh runner can continue here
     was_due: bool = True  # if no row was found although some were due, other claims have locked them
     cursor: ClaimCursor | None = None  # set if as many rows were found as requested
@@ -85,10 +88,10 @@ def claim(
     if not rows:
         return Claimed((), needs_fresh=bool(due.rows), was_due=due.was_due)
     rare_ids = [row[0] for row in rows if row[-1] >= HAS_RARE_FIELDS]
-    rare_fields = _read_rare_fields(connection, rare_ids) if rare_ids else {}
+    rare_fields, source_rows = _read_rare_fields(connection, rare_ids) if rare_ids else ({}, {})
     owner = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
     connection.execute(CLAIM, owner, ids=[row[0] for row in rows])
-    return Claimed(rows, rare_fields, cursor=due.cursor if len(rows) == size else None)
+    return Claimed(rows, rare_fields, source_rows, cursor=due.cursor if len(rows) == size else None)
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
@@ -96,13 +99,15 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
     jobs = [_job(columns, lane, marker % HAS_RARE_FIELDS == 1, 1) for *columns, marker in claimed.rows]
     for job in jobs if claimed.rare_fields else ():
         job.rare_fields = claimed.rare_fields.get(job.id)
+        job.source_row = claimed.source_rows.get(job.id)
     return jobs
 
 
 def job_from_row(row: Row) -> Job:
     """From a row of JOB_COLUMNS."""
-    lane, suspect, stalled, forgiven, releases, *columns = row
+    lane, suspect, stalled, forgiven, releases, unique_key, *columns = row
     job = _job(columns, lane, suspect == 1)
+    job.source_row = source_row_of(unique_key)
     if stalled or forgiven or releases:
         job.rare_fields = RareFields(stalled=stalled, forgiven=forgiven, releases=releases)
     return job
@@ -171,7 +176,9 @@ def first_statement(dialect: Dialect) -> str:
     )
 
 
-def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int, RareFields]:
+def _read_rare_fields(
+    connection: Connection, ids: Sequence[int]
+) -> tuple[Mapping[int, RareFields], Mapping[int, SourceRow]]:
     """Called only for jobs that have any, and before the claim resets started_at.
 
     A job that has once started in time can no longer expire.
@@ -180,7 +187,7 @@ def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int
     in_time = [job_id for job_id, was_in_time, *_ in found if was_in_time]
     if in_time:
         connection.execute(CLEAR_EXPIRY, ids=in_time)
-    return {
+    rare_fields = {
         job_id: RareFields(
             None if was_in_time or expires_at is None else utc_from_driver(expires_at),
             checkpoint,
@@ -190,5 +197,7 @@ def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int
             releases=releases,
             unknown_since=None if unknown_since is None else utc_from_driver(unknown_since),
         )
-        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, reason, releases, unknown_since in found
+        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, reason, releases, unknown_since, _ in found
     }
+    source_rows = {row[0]: source_row_of(row[-1]) for row in found}
+    return rare_fields, {job_id: row for job_id, row in source_rows.items() if row is not None}

@@ -1,7 +1,7 @@
 """What else happens when jobs are settled, in the transaction that settles them or right after it.
 
 Buffered jobs: jobs enqueued by a handler are inserted when its own job is done. Chains: when a step is done, the next
-one is inserted. Batches: the callback is inserted after the last job.
+one is inserted. Batches: the callback is inserted after the last job. Sources: the row of a job gets its new status.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from mayfly.queue.batches import NOT_BATCHES, NewBatch, complete, open_batch
 from mayfly.queue.count import KnownLiveJobs
 from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
 from mayfly.queue.options import StepOptions
-from mayfly.queue.outcome import OutcomeKind, Settlement
+from mayfly.queue.outcome import OutcomeKind, Settlement, Settler
 from mayfly.schema.tables import SCHEDULED
 
 MAX_BATCHES = 100  # open batches; with more, every group is treated as a batch and checked when its jobs end
@@ -33,7 +33,8 @@ INSERT_STEP = "INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_i
 
 
 def has_followups(job: Job) -> bool:
-    return job.buffered_jobs is not None or (job.group_key is not None and job.awaited)
+    is_awaited = job.group_key is not None and job.awaited
+    return is_awaited or job.buffered_jobs is not None or job.source_row is not None
 
 
 def mark_awaited(database: Database, claimed: Iterable[Job]) -> None:
@@ -89,7 +90,9 @@ def write_buffered(connection: Connection, buffered: Sequence[BufferedJob], now:
             open_batch(connection, each, sealed=True)
 
 
-def insert_buffered(connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterable[LogMessage]:
+def insert_buffered(
+    connection: Connection, _settler: Settler, settled: Sequence[Settlement], now: datetime
+) -> Iterable[LogMessage]:
     done = (each.job for each in settled if each.outcome.kind is OutcomeKind.DONE)
     write_buffered(connection, [new for job in done for new in job.buffered_jobs or ()], now)
     return ()
@@ -142,7 +145,9 @@ def insert_chain(connection: AnyConnection, new: NewChain) -> int:
     return _insert_step(connection, new.first, None, new.rest)
 
 
-def advance_chains(connection: Connection, settled: Sequence[Settlement], now: datetime) -> Iterator[LogMessage]:
+def advance_chains(
+    connection: Connection, _settler: Settler, settled: Sequence[Settlement], now: datetime
+) -> Iterator[LogMessage]:
     """The row of a step holds the steps that follow it.
 
     If the job is dead or cancelled its row is kept: when the job is retried, the chain continues.
@@ -173,6 +178,19 @@ def _is_awaited_end(settlement: Settlement) -> bool:
     return settlement.outcome.kind.is_final and job.group_key is not None and job.awaited
 
 
+# --- rows of sources --------------------------------------------------------------------------------------
+
+
+def write_source_rows(
+    connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime
+) -> Iterable[LogMessage]:
+    if all(each.job.source_row is None for each in settled):
+        return ()
+    from mayfly.queue.sources import write_rows  # most installations have no sources
+
+    return write_rows(connection, settler, settled, now)
+
+
 # --- batches ----------------------------------------------------------------------------------------------
 
 
@@ -186,5 +204,5 @@ def complete_batches(database: Database, settled: Sequence[Settlement], known: K
 
 
 # What `settle` calls with the settlements of jobs that `has_followups`. The results are logged after the commit.
-IN_TRANSACTION = (insert_buffered, advance_chains)
+IN_TRANSACTION = (insert_buffered, advance_chains, write_source_rows)
 AFTER_COMMIT = (complete_batches,)

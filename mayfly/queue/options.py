@@ -16,7 +16,7 @@ from mayfly.limits.limit import Limit, NoKey, limit_request
 from mayfly.queue.insert import CONFLICTS, KEEP, PENDING, TIME, NewJob
 from mayfly.queue.outcome import Seconds, seconds, storable
 from mayfly.registry import Handler, Model
-from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, NORMAL, PRIORITIES
+from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, NORMAL, PRIORITIES, SOURCE
 
 if TYPE_CHECKING:
     from mayfly.settings import Settings
@@ -90,7 +90,7 @@ class JobValidator:
             max_attempts=_attempts(max_attempts),
             priority=NORMAL if priority is None else _one_of("priority", priority, PRIORITIES),
             run_at=due,
-            unique_key=_key("unique_key", options.get("unique_key")),
+            unique_key=_unique_key(options.get("unique_key")),
             group_key=_key("group_key", options.get("group_key")),
             expires_at=expiry(options, due, self.now),
             unique_scope=unique_scope,
@@ -168,6 +168,15 @@ def check_key(field: str, given: str) -> str:
 
 def _key(field: str, given: str | None) -> str | None:
     return None if given is None else check_key(field, given)
+
+
+def _unique_key(given: str | None) -> str | None:
+    """Jobs of sources have keys of their own: another job with such a key would be taken for one of them."""
+    if given is not None and str(given).startswith(SOURCE):
+        raise BadField(
+            "unique_key", given, f"a text that does not begin with {SOURCE}, the prefix of jobs of sources"
+        )
+    return _key("unique_key", given)
 
 
 def _attempts(given: int) -> int:

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mayfly.job import Job
 from mayfly.schema import tables
+
+if TYPE_CHECKING:
+    from mayfly.queue.sources import Sources
 
 Seconds = float | int | timedelta
 RESULT_LIMIT = 64 << 10  # bytes of JSON
@@ -49,6 +53,10 @@ class Snooze(JobControl):
 
 class Cancel(JobControl):
     """Nothing is left to do: the job ends as cancelled, with the reason."""
+
+
+class RowChanged(Cancel):
+    """The application has changed or deleted the row of the job."""
 
 
 class Dead(JobControl):
@@ -237,3 +245,5 @@ class Settler:
     known_live_jobs: dict[str, int] = field(default_factory=dict, compare=False)  # see mayfly.queue.count
     expired_at: datetime | None = None  # settles only jobs whose lease had expired by then: it may have been extended
     success_lanes: Collection[str] = ()  # where done jobs get a row in mayfly_attempts, too (KEEP_SUCCESSES)
+    sources: "Sources | None" = field(default=None, compare=False)  # writes back to the rows of jobs
+    requires_rows: bool = False  # in job.transaction(): raises RowChanged instead of leaving a changed row alone

@@ -267,13 +267,21 @@ def _dead(failure: Failure, ending: OutcomeKind) -> Outcome:
 
 
 def skip_outcome(job: Job, pause: "Pause | None", now: datetime, missing: Sequence[str] = ()) -> Outcome | None:
-    """None if the job should run. Checked in this order: cancellation, expiry, a pause, missing settings.
+    """None if the job should run. Checked in this order: cancellation, a changed row of its source, expiry, a pause,
+    missing settings.
 
     `missing` are settings that its handler requires. Checked last: a type may be paused until they are set.
     """
     rare, reason = job.rare_fields or RareFields(), None
     if rare.cancel_reason is not None:
         reason = rare.cancel_reason
+    elif job.source_row is not None and job.source_row.is_changed:
+        reason = "row changed: the application has changed or deleted the row while the job waited"
+    elif job.source_row is not None and job.source_row.values is None:
+        waiting_for = f"source {job.source_row.source}, which is not in mayfly.toml of this host"
+        return Outcome(
+            OutcomeKind.SNOOZED, run_at=now + MAX_UNKNOWN_DELAY, keeps_attempt=True, waiting_for=waiting_for
+        )
     elif rare.expires_at is not None and rare.expires_at <= now:
         reason = f"expired: not started by {rare.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     elif pause is not None and pause.holds(now):

@@ -123,7 +123,11 @@ class SettleTransaction:
     def write(self, connection: Connection) -> Settled:
         settled, lost = self._write_outcomes(connection)
         ours = [each for each in self._followed if each.job not in lost]
-        events = [event for step in IN_TRANSACTION for event in step(connection, ours, self._now)] if ours else []
+        events = (
+            [event for step in IN_TRANSACTION for event in step(connection, self._settler, ours, self._now)]
+            if ours
+            else []
+        )
         if lost and not settled and self._counted is not None and self._is_counted(connection, self._counted):
             # A first try whose COMMIT reply was lost has settled these jobs: they are not lost.
             return Settled(tuple(self._settlements), (), add(self._tally, self._counted))

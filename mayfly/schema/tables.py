@@ -20,6 +20,8 @@ KEY_LENGTH = 190  # unique and group keys: fits an index of utf8mb4 on every ser
 WAITING_LENGTH = 190  # why a job was postponed
 NO_HANDLER = "no handler for type"  # how the reason begins if a runner had none
 SCHEDULED = "schedule:"  # prefix of the group of a schedule's jobs; no batch or chain begins with it
+SOURCE = "source:"  # prefix of the unique key of a job that comes from a row: source:NAME:KEY
+MAX_ROW_KEY = KEY_LENGTH - len(SOURCE) - 33  # characters of a row's primary key, after a name of 32 and a colon
 
 PENDING, PROCESSING, DONE, DEAD, CANCELLED = "pending", "processing", "done", "dead", "cancelled"
 STATUSES = (PENDING, PROCESSING, DONE, DEAD, CANCELLED)

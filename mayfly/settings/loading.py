@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from mayfly.errors import SettingsError
 from mayfly.settings.model import (
+    ONLY_IN_TOML,
     PLAIN,
     SECRET_FILES,
     TABLES,
@@ -45,7 +46,7 @@ from mayfly.settings.sources import (
     toml_document,
 )
 from mayfly.settings.types import SIZE, size_text
-from mayfly.settings.values import NAME_RULE, Secret, Settings, mask_password
+from mayfly.settings.values import NAME_RULE, SOURCE_RULE, Secret, Settings, mask_password
 
 IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"  # set in every container of a pod
 ADDRESSES = ("database_url", "alert_smtp_url")  # secrets that are shown with their password masked
@@ -223,7 +224,7 @@ def _dotted(key: Key) -> str:
 # --- names ------------------------------------------------------------------------------------------------
 
 _DEPTHS = {"pools": 2, **dict.fromkeys(TABLES, 3)}  # of keys; all others have one part
-_SINGULAR = {"lanes": "a lane", "pools": "a pool", "console_accounts": "an account"}
+_SINGULAR = {"lanes": "a lane", "pools": "a pool", "console_accounts": "an account", "sources": "a source"}
 _VARIABLES = (HOME, *(variable_of((name,)) for name in PLAIN), *SECRET_FILES.values())
 _EXAMPLES = {
     "LANES": "LANES__SEND_EMAIL__MAX_WORKERS=8",
@@ -280,7 +281,10 @@ def _sentences(error: ValidationError, given: Mapping[Key, Given]) -> Iterator[s
             yield f"{given[key].spelled} ({given[key].source}): {_no_setting(key)}"
         elif detail["loc"][-1] == "[key]":
             found = next(each for given_key, each in given.items() if given_key[:2] == key[:2])
-            yield f"{found.spelled} ({found.source}): the name of {_SINGULAR[key[0]]} must be {NAME_RULE}"
+            rule = SOURCE_RULE if key[0] == "sources" else NAME_RULE
+            yield f"{found.spelled} ({found.source}): the name of {_SINGULAR[key[0]]} must be {rule}"
+        elif detail["type"] == "missing" and key[0] in ONLY_IN_TOML:
+            yield f"{_dotted(key)} ({given[key[:2]].source}): is missing; set it to {allowed_values(field_of(key))}"
         elif len(key) < _DEPTHS.get(key[0], 1):  # the value is not shown: it may be a secret
             yield f"{given[key].spelled} ({given[key].source}): must be a table"
         else:

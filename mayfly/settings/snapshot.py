@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import mayfly
 from mayfly.errors import SettingsError
 from mayfly.settings.sources import content_of, find_home
-from mayfly.settings.values import AccountSettings, LaneSettings, Secret, Settings, database_url
+from mayfly.settings.values import AccountSettings, LaneSettings, Secret, Settings, SourceSettings, database_url
 
 if TYPE_CHECKING:
     from mayfly.settings.loading import Loaded, Reading
@@ -57,11 +57,16 @@ def read_snapshot(environ: Mapping[str, str]) -> Settings | None:
         if sources["key"] != _key(identity, environ, sources["variables"], files, body):
             return None
         values = json.loads(body, object_hook=_decoder(environ, files))
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        values = _with_tuples(values)
         values["database_url"] = Secret(database_url(values["database_url"].get_secret_value(), home))
         return Settings(**values)
     except SNAPSHOT_ERRORS:
         return None
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has only lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _private_lines(file: Path) -> tuple[bytes, bytes]:
@@ -98,6 +103,8 @@ def _decoder(environ: Mapping[str, str], files: Mapping[Path, bytes | None]) -> 
                 return LaneSettings(**lane)
             case {"!account": account}:
                 return AccountSettings(**account)
+            case {"!source": source}:
+                return SourceSettings(**_with_tuples(source))
             case {"!secret": ["default", text]}:
                 return Secret(text)
             case {"!secret": ["variable", name]}:
@@ -164,8 +171,10 @@ def _encoded(settings: Settings, reading: "Reading") -> bytes:
     return json.dumps({**vars(settings), **secrets, "console_accounts": accounts}, default=_tagged).encode()
 
 
-def _tagged(value: Path | LaneSettings) -> dict[str, Any]:
-    return {"!path": str(value)} if isinstance(value, Path) else {"!lane": vars(value)}
+def _tagged(value: Path | LaneSettings | SourceSettings) -> dict[str, Any]:
+    if isinstance(value, Path):
+        return {"!path": str(value)}
+    return {"!source" if isinstance(value, SourceSettings) else "!lane": vars(value)}
 
 
 def _place(reading: "Reading", key: tuple[str, ...], secret: Secret) -> list[Any]:

@@ -7,11 +7,12 @@ a ValueError without a message where the title is enough, and with one where it 
 import re
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints
 
 from mayfly.format import parse_duration
-from mayfly.settings.values import NAME_PATTERN, NAME_RULE, Secret
+from mayfly.settings.values import NAME_PATTERN, NAME_RULE, SOURCE_PATTERN, SOURCE_RULE, Secret
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 MAX_LINGER = 55.0  # seconds: to the end of the minute
@@ -66,6 +67,28 @@ def _prom_file(path: Path) -> Path:
     if path.suffix != ".prom":
         raise ValueError
     return path
+
+
+def _column_value(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError  # noqa: TRY004 - pydantic lets a TypeError through
+    return value
+
+
+def _column_values(value: object) -> object:
+    """TOML has no null, so "NULL" stands for it."""
+    items = value if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise ValueError
+    return tuple(None if item == "NULL" else _column_value(item) for item in items)
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{name} is not a time zone of this system; names look like Europe/Berlin") from None
+    return name
 
 
 def secret(pattern: str) -> PlainValidator:
@@ -141,6 +164,7 @@ Days = Annotated[Number, Field(gt=0, title="a number of days, more than 0")]
 Flag = Annotated[bool, Field(title="true or false")]
 Directory = Annotated[Path, Field(title="a directory")]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, title=NAME_RULE)]
+SourceName = Annotated[str, Field(pattern=SOURCE_PATTERN, title=SOURCE_RULE)]
 HostName = Annotated[str, _text(f"{_PRINTABLE}{{1,64}}", "1 to 64 printable characters without whitespace")]
 Label = Annotated[str, _text(f"({_PRINTABLE}| ){{1,32}}", "1 to 32 printable characters")]
 Url = Annotated[str, _text(_URL, "a URL that begins with http:// or https://")]
@@ -159,6 +183,19 @@ SmtpUrl = Annotated[
 WebhookSecret = Annotated[
     Secret, secret(_WEBHOOK_SECRET), Field(title="whsec_ and the base64 of 24 to 64 random bytes")
 ]
+_SQL_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,62}"  # quoted in SQL nevertheless
+TableName = Annotated[
+    str, _text(rf"({_SQL_NAME}\.)?{_SQL_NAME}", "the name of a table, with its schema before a dot if needed")
+]
+ColumnName = Annotated[str, _text(_SQL_NAME, "the name of a column")]
+ColumnNames = Annotated[tuple[ColumnName, ...], LIST, Field(min_length=1, max_length=50, title="1 to 50 columns")]
+ColumnValue = Annotated[str | int, BeforeValidator(_column_value), Field(title="text or an integer")]
+ColumnValues = Annotated[
+    tuple[str | int | None, ...],
+    BeforeValidator(_column_values),
+    Field(title='text or an integer, or a list of them; "NULL" is NULL'),
+]
+ZoneName = Annotated[str, AfterValidator(_known_zone), Field(title="a time zone, such as UTC or Europe/Berlin")]
 _Module = Annotated[str, _text(_MODULE)]
 _Function = Annotated[str, _text(f"{_MODULE}:{_IDENTIFIER}")]  # the colon separates module and function
 _FieldName = Annotated[str, StringConstraints(to_lower=True)]

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
-    from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel
+    from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel, SourceModel
 else:  # importing pydantic takes 150 ms
-    AccountModel, LaneModel, LaneOnlyModel, SettingsModel = (type("Model", (), {}) for _ in range(4))
+    AccountModel, LaneModel, LaneOnlyModel, SettingsModel, SourceModel = (type("Model", (), {}) for _ in range(5))
 
 # Names of lanes, pools and accounts: they fit the column, and need no escaping in a log line or a URL.
 NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -, the first one a letter, a digit or _"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$"
+# Names of sources: the unique key of a job begins with one, see mayfly.schema.tables.
+SOURCE_RULE = "1 to 32 characters of A-Z a-z 0-9 _"
+SOURCE_PATTERN = r"^[A-Za-z0-9_]{1,32}$"
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # each has the rights of those before it
@@ -74,12 +77,25 @@ class AccountSettings(ReadOnly, AccountModel):
     """An account of the web console."""
 
 
+class SourceSettings(ReadOnly, SourceModel):
+    """An application's own table whose rows become jobs."""
+
+    name: str
+    lane: str
+
+    @property
+    def cancelled_value(self) -> str | int:
+        """The status of a row whose job was cancelled."""
+        return self.failed if self.cancelled is None else self.cancelled
+
+
 class Settings(ReadOnly, SettingsModel):
     """All settings of one installation."""
 
     unset_lane: LaneSettings  # for a lane without its own settings
     lanes: Mapping[str, LaneSettings]  # type: ignore[assignment]
     console_accounts: Mapping[str, AccountSettings]  # type: ignore[assignment]
+    sources: Mapping[str, SourceSettings]  # type: ignore[assignment]
 
     @property
     def longest_linger(self) -> float:
@@ -99,6 +115,10 @@ class Settings(ReadOnly, SettingsModel):
     def success_lanes(self) -> frozenset[str]:
         """Lanes with KEEP_SUCCESSES."""
         return frozenset(name for name, lane in self.lanes.items() if lane.keep_successes)
+
+    @property
+    def lanes_of_sources(self) -> frozenset[str]:
+        return frozenset(each.lane for each in self.sources.values())
 
     def lane(self, name: str) -> "ResolvedLane":
         unset = vars(self.unset_lane)

@@ -41,7 +41,7 @@ Row = tuple[Any, ...]
 Values = Mapping[str, Any]
 PLAIN = frozenset({str, int, float, type(None)})  # what drivers take unchanged
 
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_PARAMETER = re.compile(r"(?<![:\w\\]):([a-z]\w*)")
 
 
 class ErrorKind(Enum):
@@ -75,6 +75,17 @@ class Found(NamedTuple):
     is_released: bool  # this row held it and has released it: nothing was inserted
 
 
+class TableColumn(NamedTuple):
+    """A column of an application's table."""
+
+    max_length: int | None = None  # of its texts
+    is_binary: bool = False  # its values are no text, and must be converted for JSON
+    is_integer: bool = False
+
+
+TableColumns = Mapping[str, TableColumn]
+
+
 class Dialect:
     """The SQL and the driver of one database. Stateless: there is one instance of each."""
 
@@ -88,6 +99,7 @@ class Dialect:
     row_lock: ClassVar[str] = " FOR UPDATE"
     newest: ClassVar[str] = ""  # appended to a SELECT: reads what is committed by now, at every isolation level
     claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
+    has_times: ClassVar[bool] = True  # a type for times, which compares them whatever their text
 
     @property
     def errors(self) -> type[Exception]:
@@ -147,6 +159,14 @@ class Dialect:
         """With parameters in the driver's style."""
         return _percent_style(statement)
 
+    def verbatim(self, sql: str) -> str:
+        """SQL from the settings as a part of a statement: no text in it is a parameter."""
+        return sql.replace(":", "\\:")
+
+    def quoted(self, name: str) -> str:
+        """The validated name of a table or column, which may be a reserved word; a schema precedes it with a dot."""
+        return ".".join(f'"{part}"' for part in name.split("."))
+
     def bound(self, value: Any) -> Any:
         """A value as the driver takes it."""
         return value
@@ -168,6 +188,18 @@ class Dialect:
     def as_text(self, column: str) -> str:
         """A JSON column as text, to search in it."""
         return f"CAST({column} AS TEXT)"
+
+    def row_key(self, prefix: str, column: str) -> str:
+        """A prefix and the value of a column as text, to compare with a unique key."""
+        return f"'{prefix}' || CAST({column} AS TEXT)"
+
+    def json_object(self, columns: Mapping[str, str]) -> str:
+        """A JSON object with the values of these columns, by name."""
+        raise NotImplementedError
+
+    def columns(self, connection: Any, table: str) -> TableColumns:
+        """The columns of a table in their order; empty if it does not exist."""
+        raise NotImplementedError
 
     def moment(self, text: str) -> Any:
         """A time of the table as a parameter, from its text in the URL of a page."""
@@ -225,7 +257,7 @@ class Dialect:
 
 @lru_cache(1000)
 def _percent_style(statement: str) -> str:
-    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).replace("\\:", ":")
 
 
 def utc_from_driver(value: datetime | str) -> datetime:

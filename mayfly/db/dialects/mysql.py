@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mayfly.db import dialects
-from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Found, utc_text
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Found, TableColumn, TableColumns, utc_text
 from mayfly.errors import BadDatabaseOption, DriverMissing
 
 try:
@@ -34,6 +34,12 @@ _ERROR_KINDS = {
 # PyMySQL parses times with a regular expression, ten times slower than Python's own parser.
 _CONVERSIONS = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
 
+
+COLUMNS = (
+    "SELECT column_name, character_maximum_length, data_type FROM information_schema.columns"
+    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name ORDER BY ordinal_position"
+)
+_BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit")
 
 _RELEASED, _HELD = 1 << 61, 1 << 62  # flags added to an id: see `finding`
 
@@ -100,6 +106,30 @@ class MySQL(Dialect):
     def as_text(self, column: str) -> str:
         # Differs because it casts to CHAR only; MariaDB's JSON is text already, MySQL's is not.
         return f"CAST({column} AS CHAR)"
+
+    def quoted(self, name: str) -> str:
+        # Differs because double quotes are text, unless the server is configured otherwise.
+        return ".".join(f"`{part}`" for part in name.split("."))
+
+    def row_key(self, prefix: str, column: str) -> str:
+        # Differs because || is OR, and the column may have another character set and collation than the unique key.
+        return f"CONVERT(CONCAT('{prefix}', {column}) USING utf8mb4) COLLATE utf8mb4_bin"
+
+    def json_object(self, columns: Mapping[str, str]) -> str:
+        # Differs because it has a function for it.
+        fields = (f"'{name}', {column}" for name, column in columns.items())
+        return f"JSON_OBJECT({', '.join(fields)})"
+
+    def columns(self, connection: Any, table: str) -> TableColumns:
+        # Differs because each database describes its tables in its own way.
+        schema, _, name = table.rpartition(".")
+        found = connection.execute(COLUMNS, {"schema": schema or None, "name": name}).all()
+        return {
+            column: TableColumn(
+                None if length is None else int(length), kind.lower() in _BINARY, kind.lower().endswith("int")
+            )
+            for column, length, kind in found
+        }
 
     def keeping(self, _key: str, _condition: str) -> tuple[str, str]:
         # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also turns other errors into

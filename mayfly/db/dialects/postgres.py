@@ -1,12 +1,12 @@
 """PostgreSQL, through psycopg."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from mayfly.db import dialects
-from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Row
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Row, TableColumn, TableColumns
 from mayfly.errors import BadDatabaseOption, DriverMissing, SessionOptionsRefused
 
 try:
@@ -54,6 +54,12 @@ _TCP_SETTINGS = {
 }
 _UNSET = ("0", "on")  # a timeout that is off, and jit
 _SHOWN_SETTINGS = ", ".join(f"current_setting('{name}')" for name in SESSION_SETTINGS)
+
+COLUMNS = (
+    "SELECT attname, CASE WHEN atttypid IN ('varchar'::regtype, 'bpchar'::regtype) THEN atttypmod ELSE -1 END,"
+    " atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)"
+    " FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+)
 
 Raw = psycopg.Connection[Any]
 
@@ -120,6 +126,19 @@ class PostgreSQL(Dialect):
         if any(each in message for each in _REFUSED):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER
+
+    def json_object(self, columns: Mapping[str, str]) -> str:
+        # Differs because json_build_object takes at most 50 pairs; any type is converted.
+        fields = ", ".join(f'{column} AS "{name}"' for name, column in columns.items())
+        return f"(SELECT row_to_json(fields) FROM (SELECT {fields}) AS fields)"
+
+    def columns(self, connection: Any, table: str) -> TableColumns:
+        # Differs because each database describes its tables in its own way. The length of a varchar has an offset.
+        found = connection.execute(COLUMNS, {"name": self.quoted(table)}).all()
+        return {
+            column: TableColumn(modifier - 4 if modifier > 0 else None, is_integer=is_integer)
+            for column, modifier, is_integer in found
+        }
 
     def insert_many(
         self, connection: Any, table: str, columns: Sequence[str], rows: Sequence[Row], keeping: tuple[str, str]

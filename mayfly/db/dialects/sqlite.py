@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from mayfly.clock import monotonic, pause_between
 from mayfly.db import dialects
-from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Unit, utc_text
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, TableColumn, TableColumns, Unit, utc_text
 from mayfly.errors import BadDatabaseOption
 
 WRITE_LOCK_PAUSE = (0.001, 0.003)  # seconds between two tries
@@ -24,6 +25,8 @@ _ERROR_KINDS = {
     "SQLITE_IOERR": ErrorKind.FULL,
 }
 
+COLUMNS = "SELECT name, type FROM pragma_table_info(:name, :schema) ORDER BY cid"
+
 
 class SQLite(Dialect):
     name = "sqlite"
@@ -33,6 +36,7 @@ class SQLite(Dialect):
     mark = "?"  # Differs because sqlite3 has no %s.
     # Differs because it has no row locks: BEGIN IMMEDIATE has already made this transaction the only writer.
     row_lock = claim_lock = ""
+    has_times = False  # Differs because it stores times as texts.
 
     def connect(self, url: str) -> "_Connection":
         ours = {"timeout": dialects.STATEMENT_SECONDS, "check_same_thread": False, "factory": _Connection}
@@ -93,6 +97,25 @@ class SQLite(Dialect):
     def rendered(self, statement: str) -> str:
         # Differs because `:name` is its driver's own style.
         return statement
+
+    def verbatim(self, sql: str) -> str:
+        # Differs because its own parser finds the parameters, and none in a text.
+        return sql
+
+    def json_object(self, columns: Mapping[str, str]) -> str:
+        # Differs because it has a function for it, which refuses a BLOB; any column may hold one.
+        fields = (
+            f"'{name}', CASE typeof({column}) WHEN 'blob' THEN hex({column}) ELSE {column} END"
+            for name, column in columns.items()
+        )
+        return f"json_object({', '.join(fields)})"
+
+    def columns(self, connection: Any, table: str) -> TableColumns:
+        # Differs because each database describes its tables in its own way; the length of a type is not enforced.
+        schema, _, name = table.rpartition(".")
+        values = {"name": name, "schema": schema or "main"}
+        found = connection.execute(COLUMNS, values).all()
+        return {column: TableColumn(is_integer="INT" in kind.upper()) for column, kind in found}
 
     def moment(self, text: str) -> str:
         # Differs because it compares texts: a time that was inserted by plain SQL may have any number of digits.
