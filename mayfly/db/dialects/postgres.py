@@ -127,6 +127,10 @@ class PostgreSQL(Dialect):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER
 
+    def row_key(self, prefix: str, column: str) -> str:
+        # Differs because a cast removes trailing spaces of CHAR, which the driver returns.
+        return f"CONCAT('{prefix}', {column})"
+
     def json_object(self, columns: Mapping[str, str]) -> str:
         # Differs because json_build_object takes at most 50 pairs; any type is converted.
         fields = ", ".join(f'{column} AS "{name}"' for name, column in columns.items())
