@@ -73,6 +73,7 @@ class PostgreSQL(Dialect):
         " CAST(to_regclass('mayfly_jobs') AS oid))"
     )
     errors = psycopg.Error
+    for_each_row = " OFFSET 0"  # Differs because it prefers a join by a hash of the whole index, even for a few rows.
     has_lastrowid = False  # Differs because lastrowid is an oid, not an id.
     # Differs because the isolation level is set per transaction, not per session.
     begin_statement = "BEGIN ISOLATION LEVEL READ COMMITTED"
