@@ -25,7 +25,7 @@ OLD_JOBS = 20_000
 STAGES = [(name, stage) for name in ENGINES for stage in ("without_statistics", "with_statistics")]
 
 
-def fill(database: Database, engine_name: str, done: int, future: int) -> Posts:
+def fill(database: Database, engine_name: str, done: int, future: int) -> None:
     posts = Posts(database, posts_table(), make_source())
     now = database.clock.now().replace(tzinfo=None, microsecond=0)
     ranges = {
@@ -45,12 +45,7 @@ def fill(database: Database, engine_name: str, done: int, future: int) -> Posts:
         f" FROM {SEQUENCES[engine_name].format(OLD_JOBS)}",
     )
     run(database, INDEX)
-    insert_due(posts, done + future + 1, DUE)
-    return posts
-
-
-def insert_due(posts: Posts, first: int, count: int) -> None:
-    posts.insert(*range(first, first + count))
+    posts.insert(*range(done + future + 1, done + future + DUE + 1))
 
 
 def run(database: Database, statement: str) -> None:
