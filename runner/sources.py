@@ -1,7 +1,7 @@
 """Claim rows of the sources of a lane, in addition to its jobs. Plugged into the claims of a runner."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mayfly import log_messages
@@ -10,6 +10,7 @@ from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.job import Job
 from mayfly.log import Log
+from mayfly.queue.claim import Claimed
 from mayfly.queue.source_table import SourceTable
 from mayfly.queue.sources import ClaimedRows, RowClaim, Sources, has_due_rows, reclaim_rows
 from mayfly.registry import Registry
@@ -46,14 +47,13 @@ class RowClaims:
     pauses: PauseCache
     log: Log
     claims: Callable[[], Claims]  # those around which this is plugged
+    unusable: set[str] = field(default_factory=set)  # sources whose rows could not be read
 
     def around(self, claim: Claim) -> Claim:
         """Jobs first: they are retries, or were enqueued into the lane; then due rows, as many as are missing."""
 
         def claim_with_rows(size: int) -> list[Job]:
-            jobs = claim(size)
-            if any(job.source_row is not None for job in jobs):
-                self._reclaim(jobs)
+            jobs = self._claim_jobs(claim, size)
             is_alone = bool(jobs) and jobs[0].suspect  # such a job shares its claim with no other
             if self.pauses.lane_pause is not None or self.claims().needs_fresh or is_alone:
                 return jobs
@@ -66,9 +66,12 @@ class RowClaims:
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
-        tables, now = self._served(), self.database.clock.now()
+        return any(map(self._has_due, self._served()))
+
+    def _has_due(self, table: SourceTable) -> bool:
+        now = self.database.clock.now()
         try:
-            return self.database.read(lambda connection: any(has_due_rows(connection, each, now) for each in tables))
+            return self.database.read(lambda connection: has_due_rows(connection, table, now))
         except SourceUnusable as error:
             self._report(error)
             return False
@@ -76,9 +79,21 @@ class RowClaims:
     def _served(self) -> list[SourceTable]:
         return [each for each in self.tables if each.source.type not in self.pauses.of_types]
 
-    def _reclaim(self, jobs: list[Job]) -> None:
+    def _claim_jobs(self, claim: Claim, size: int) -> list[Job]:
+        """If the rows of a source cannot be read, its jobs are snoozed, and the others run."""
+        self.claims().claim_rows = self._reclaim
+        while True:
+            try:
+                return claim(size)
+            except SourceUnusable as error:
+                self._report(error)
+                self.unusable.add(error.source)
+
+    def _reclaim(self, connection: Connection, claimed: Claimed) -> Claimed:
         worker_id, now = self.claims().assignment.worker_id, self.database.clock.now()
-        self.database.run(lambda connection: reclaim_rows(connection, self.sources, jobs, worker_id, now))
+        usable = {job_id: row for job_id, row in claimed.source_rows.items() if row.source not in self.unusable}
+        rows = reclaim_rows(connection, self.sources, usable, worker_id, now)
+        return claimed._replace(source_rows={**claimed.source_rows, **rows})
 
     def _claim(self, table: SourceTable, size: int) -> list[Job]:
         claims = self.claims()
