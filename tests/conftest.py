@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import freezegun
+import pymysql
 import pytest
 
 from mayfly import client
@@ -183,6 +184,9 @@ def pytest_configure(config: pytest.Config) -> None:
         extend_ignore_list=["_pytest.timing"]
     )  # or tests that freeze time would be listed as the slowest
     use_profile(full=config.getoption("databases") == "all")
+    if not (server_url(os.environ, "mariadb") or server_url(os.environ, "mysql")):
+        # Our own server has no TLS, for which PyMySQL loads all certificates of the machine at every connect (30 ms).
+        pymysql.connections.SSL_ENABLED = False
     config.stash[DATABASES] = Databases(os.environ)
     empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}
     config.stash[REPORT] = empty
