@@ -22,15 +22,15 @@ from handlers.campaigns.tables import (
     step_groups,
     steps,
 )
+from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.tables import templates
-from mayfly import BusinessHours, MayflyError, enqueue, setting
+from mayfly import BusinessHours, Cancel, Dead, MayflyError, enqueue, setting
 
 T = TypeVar("T")
 
 USUAL_LAUNCH_DELAY = "300"  # seconds
 MAX_LAUNCH_DELAY = 30 * 86_400
 CHANNELS_OF = {"smtp": (EMAIL,), "gmail": (EMAIL,), "twilio": (tables.SMS, tables.VOICEMAIL)}
-LINK_SETTINGS = ("UNSUBSCRIBE_URL", "UNSUBSCRIBE_SECRET")
 
 
 class Scope(Protocol):
@@ -271,4 +271,11 @@ def _launch_problems(connection: Connection, campaign: Campaign) -> Iterator[str
     for channel in sorted({step.channel for step in found} - served):
         yield f"no row of app_sender_accounts can send {channel}"
     if any(step.channel == EMAIL for step in found):
-        yield from (f"{name} is not set" for name in LINK_SETTINGS if not setting(name, ""))
+        yield from _link_problems()
+
+
+def _link_problems() -> Iterator[str]:
+    try:
+        UnsubscribeLinks()
+    except (Cancel, Dead) as error:
+        yield str(error)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -38,7 +39,7 @@ from handlers.mail.payloads import is_address
 from handlers.mail.tables import templates
 from handlers.mail.templates import find_template
 from handlers.upsert import insert_missing
-from mayfly import Cancel, Dead, Job, Snooze, enqueue_many
+from mayfly import BusinessHours, Cancel, Dead, Job, MayflyError, Snooze, enqueue_many
 
 PAGE_SIZE = 1000  # contacts; takes less than a second
 TEXTS_PREFIX = "campaign:"  # of the keys of texts as they were when a step was planned
@@ -180,7 +181,7 @@ def _execution(planned: PlannedStep, board: SlotBoard, contact: Row[Any]) -> dic
         "campaign_id": planned.campaign.id, "step_id": planned.step.id, "contact_id": contact.id, "reason": None,
         "template_key": planned.texts_key, "scheduled_at": None, "slot_at": None, "sender_id": None,
     }  # fmt: skip
-    if (reason := missing_address(planned.step.channel, contact)) is not None:
+    if (reason := unreachable(planned.step.channel, contact)) is not None:
         return {**row, "status": SKIPPED, "reason": reason}
     if planned.previous is not None and contact.earlier not in ENDED_STATUSES:
         return {**row, "status": PLANNED, "reason": "waits for the previous step"}
@@ -190,10 +191,22 @@ def _execution(planned: PlannedStep, board: SlotBoard, contact: Row[Any]) -> dic
     return {**row, "status": QUEUED, "scheduled_at": at, "slot_at": slot_at, "sender_id": sender_id}
 
 
-def missing_address(channel: str, contact: Any) -> str | None:
+def unreachable(channel: str, contact: Any) -> str | None:
+    """Why this contact cannot get a message by this channel."""
+    if contact.zone and not _is_zone(contact.zone):
+        return f"the contact has the unknown zone {contact.zone!r}"
     if channel == EMAIL:
         return None if contact.email and is_address(contact.email) else "the contact has no valid email address"
     return None if canonical_number(contact.phone) else "the contact has no phone number"
+
+
+@lru_cache(1000)
+def _is_zone(name: str) -> bool:
+    try:
+        BusinessHours.parse(name)
+    except MayflyError:
+        return False
+    return True
 
 
 def _store(connection: Connection, rows: Rows, existing: set[int]) -> None:
@@ -260,9 +273,10 @@ def _has_followups(connection: Connection, campaign: Campaign, previous: Campaig
 
 def _skip_stopped(connection: Connection, campaign: Campaign) -> None:
     """Executions that wait for a step which will not be sent."""
-    stopped = select(enrolments.c.contact_id).where(
-        enrolments.c.campaign_id == campaign.id, enrolments.c.stopped_at.is_not(None)
-    )
+    n = enrolments.c
+    replied = select(contacts.c.id).where(contacts.c.replied_at.is_not(None), contacts.c.id == n.contact_id)
+    is_stopped = or_(n.stopped_at.is_not(None), replied.exists())
+    stopped = select(n.contact_id).where(n.campaign_id == campaign.id, is_stopped)
     e = executions.c
     waiting = and_(e.campaign_id == campaign.id, e.status == PLANNED, e.contact_id.in_(stopped))
     connection.execute(update(executions).where(waiting).values(status=SKIPPED, reason="the contact is stopped"))

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, select
 
 from handlers.campaigns.campaign import Campaign, CampaignStep, Scope, find_campaign, launch_delay, load_steps
 from handlers.campaigns.enrolment import exclusions, keys_of
-from handlers.campaigns.planning import missing_address
+from handlers.campaigns.planning import unreachable
 from handlers.campaigns.senders import load_senders, occupied_board, slot_senders
 from handlers.campaigns.slots import SlotBoard
 from handlers.campaigns.tables import campaign_lead_groups, contacts
@@ -59,7 +59,7 @@ def _line(
 ) -> PreviewLine:
     zone = contact.zone or str(campaign.hours.zone)
     line = PreviewLine(contact.id, contact.name, number, step.channel, step.template_key, None, zone, None)
-    reason = missing_address(step.channel, contact)
+    reason = unreachable(step.channel, contact)
     if reason is not None or board is None:
         return line._replace(reason=reason or f"no sender account can send {step.channel}")
     earliest = now + timedelta(days=step.days)

@@ -115,7 +115,7 @@ def test_a_launch_that_cannot_work_is_refused_with_all_reasons(world: World, mon
     assert refused == (
         "The campaign spring cannot be launched: it has no lead groups; add rows to app_campaign_lead_groups; "
         "there is no template 'none' in app_templates; no row of app_sender_accounts can send email; "
-        "no row of app_sender_accounts can send sms; UNSUBSCRIBE_SECRET is not set."
+        "no row of app_sender_accounts can send sms; integration not configured: UNSUBSCRIBE_SECRET."
     )
     assert "it has no steps; add rows to app_campaign_step_groups and app_campaign_steps" in empty
     assert enqueued_jobs() == []

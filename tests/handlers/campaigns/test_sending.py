@@ -252,11 +252,12 @@ def test_fifty_contacts_are_planned_in_slices(
 
 @SQLITE
 def test_contacts_without_an_address_are_skipped(world: World, clock: FrozenDateTimeFactory) -> None:
-    """For the channel of the step, with the reason."""
+    """For the channel of the step, with the reason; so are those in a zone that does not exist."""
     world.sender()
     world.sender("sms", "twilio")
     world.contacts(1, phone=None)
     world.contacts(1, email=None)
+    world.contacts(1, zone="Mars/Olympus")
     world.campaign(StepSpec(), StepSpec("sms", day=1))
     launch(database(), "spring")
 
@@ -268,6 +269,8 @@ def test_contacts_without_an_address_are_skipped(world: World, clock: FrozenDate
         (1, 2): ("SKIPPED", "the contact has no phone number"),
         (2, 1): ("SKIPPED", "the contact has no valid email address"),
         (2, 2): ("SENT", None),
+        (3, 1): ("SKIPPED", "the contact has the unknown zone 'Mars/Olympus'"),
+        (3, 2): ("SKIPPED", "the contact has the unknown zone 'Mars/Olympus'"),
     }
 
 
