@@ -1,6 +1,7 @@
 """A platform with a stopped clock, message servers that share it, and the rows of campaigns."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from freezegun import freeze_time
@@ -31,6 +32,5 @@ def clock(platform: str, servers: MessageServers) -> Iterator[FrozenDateTimeFact
 
 @pytest.fixture
 def world(platform: str, clock: FrozenDateTimeFactory) -> Iterator[World]:
-    made = World(platform)
-    yield made
-    made.database.close()
+    with closing(World(platform)) as made:
+        yield made

@@ -1,6 +1,7 @@
 """Local servers that speak SMTP and the protocols of Gmail and Twilio, and keep every message that they accept."""
 
 import json
+import time
 from base64 import urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -28,11 +29,12 @@ class Received(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Instead of the answer: a status with headers, or silence. `accepts`: the message is taken nevertheless."""
+    """Instead of the answer: a status with headers, or none. `accepts`: the message is taken nevertheless."""
 
     status: int = 0  # 0: no answer, the connection is closed
     headers: tuple[tuple[str, str], ...] = ()
     accepts: bool = False
+    silent_seconds: float = 0.0  # before the answer, longer than a client waits
 
 
 @dataclass
@@ -153,6 +155,8 @@ class _HttpHandler(BaseHTTPRequestHandler):
             self.server.servers.accept(channel, to, sender, text)
         if fault is None:
             self._answer(200, answer)
+        elif fault.silent_seconds:
+            time.sleep(fault.silent_seconds)
         elif fault.status:
             self._answer(fault.status, {"error": "fault"}, fault.headers)
         else:

@@ -29,6 +29,9 @@ class World:
         self._contacts = self._steps = 0
         self.template("hello")
 
+    def close(self) -> None:
+        self.database.close()
+
     def insert(self, table: Table, *rows: dict[str, Any]) -> None:
         self.database.run_sqlalchemy(lambda connection: connection.execute(insert(table), list(rows)))
 
