@@ -107,6 +107,22 @@ def test_a_resume_right_after_a_pause_loses_and_repeats_nothing(
 
 
 @SQLITE
+def test_a_job_of_an_earlier_run_sends_nothing(
+    launched: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """It is due, but its message is planned again for later."""
+    clock.tick(30 * MINUTE)
+    pause(database(), "spring")
+    resume(database(), "spring")
+    drain(lanes=["send_campaign_step"])
+
+    drained = drain(lanes=["email"])
+
+    assert (drained.outcomes["done"] > 0, servers.received) == (True, [])
+    assert launched.statuses() == {"QUEUED": 8}
+
+
+@SQLITE
 def test_a_cancelled_campaign_sends_nothing_more(
     launched: World, servers: MessageServers, clock: FrozenDateTimeFactory
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from threading import Event, Thread
 from typing import cast
+from zoneinfo import ZoneInfo
 
 import pytest
 from freezegun.api import FrozenDateTimeFactory
@@ -11,7 +12,9 @@ from freezegun.api import FrozenDateTimeFactory
 from handlers.campaigns import tables as t
 from handlers.campaigns.campaign import launch
 from handlers.campaigns.gmail import access_token
-from handlers.campaigns.senders import load_senders
+from handlers.campaigns.payloads import StepMessage
+from handlers.campaigns.senders import Reservation, load_senders, release, reserve
+from handlers.idempotency import effects
 from mayfly import Job, Snooze, database, setting
 from mayfly.client import current_app
 from mayfly.db.database import Database
@@ -68,6 +71,64 @@ def test_a_service_that_is_unavailable_is_called_again(
     assert drained.outcomes == outcomes
     assert waited >= timedelta(seconds=retry_after)
     assert (world.statuses(), [row.sends for row in world.rows(t.sender_days)]) == ({"SENT": 1}, [1])
+
+
+@SQLITE
+def test_a_retry_that_is_due_in_the_evening_waits_for_the_next_morning(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """No attempt is used by the wait."""
+    faults = one_after_the_other(Fault(503, (("Retry-After", "32400"),)))
+    servers.fault = lambda _path: next(faults)
+    send_sms(world)
+
+    drained = pass_time(clock, DAY)
+
+    [received] = servers.received
+    wall = received.at.astimezone(ZoneInfo("Europe/Berlin"))
+    assert (wall.day, wall.hour) == (5, 9)
+    assert (drained.outcomes["failed"], drained.outcomes["snoozed"]) == (1, 1)
+
+
+@pytest.mark.every_database
+def test_a_run_that_was_killed_while_it_sent_is_not_repeated(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """Handed over without an answer: held. Answered, but not recorded: sent. On every database."""
+    send_sms(world, contacts=2)
+    pass_time(clock, 6 * MINUTE)
+    before = {"kind": "campaign", "job_id": 9, "claims": 1, "provider": "sms", "changed_at": database().now}
+    for contact, state in ((1, "handed over"), (2, "done")):
+        world.insert(effects, {**before, "effect_key": f"campaign:1:1:{contact}", "state": state, "answer": "SM7"})
+
+    pass_time(clock, HOUR)
+
+    assert servers.received == []
+    assert (world.execution(1).status, world.execution(2).status) == ("FAILED", "SENT")
+    assert "an earlier run ended before the answer" in world.execution(1).reason
+    assert world.execution(2).answer == "SM7"
+
+
+@pytest.mark.every_database
+def test_the_last_message_of_a_quota_is_granted_once(
+    world: World, clock: FrozenDateTimeFactory, platform_url: str
+) -> None:
+    """Two runners have read that one is left; a repeated reservation counts once. On every database."""
+    world.sender("sms", "twilio", limit=1)
+    keys = {"campaign_id": 1, "step_id": 1, "status": "QUEUED"}
+    world.insert(t.executions, *({**keys, "contact_id": number} for number in (1, 2)))
+    now = database().now
+    [sender] = world.database.run_sqlalchemy(lambda connection: load_senders(connection, "sms", now))
+    first, second = (StepMessage(campaign=1, step=1, contact=number) for number in (1, 2))
+    job = runner_job(platform_url, 1)
+
+    granted = [reserve(job, message, sender) for message in (first, first, second)]
+    release(job, first)
+    granted += [reserve(job, second, sender)]
+    job.runtime.database.close()
+
+    assert granted == [Reservation.GRANTED, Reservation.GRANTED, Reservation.EXHAUSTED, Reservation.GRANTED]
+    assert [(row.sends, row.day_limit) for row in world.rows(t.sender_days)] == [(1, 1)]
 
 
 @SQLITE
