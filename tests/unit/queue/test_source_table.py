@@ -64,6 +64,24 @@ def test_a_local_time_is_due_once_it_has_occurred(
     assert is_due == has_occurred(local, zone, now)
 
 
+@pytest.mark.parametrize(
+    ("zone", "now", "latest"),
+    [
+        ("Europe/Berlin", "2026-10-25T00:10", "02:10:00.000000"),  # the first time
+        ("Europe/Berlin", "2026-10-25T01:10", "02:59:59.999999"),  # again: the whole hour has passed once
+        ("Europe/Berlin", "2026-10-25T02:00", "03:00:00.000000"),
+        ("Australia/Lord_Howe", "2026-04-04T15:10", "01:59:59.999999"),  # half an hour is repeated
+        ("Europe/Berlin", "2026-03-29T00:59", "01:59:00.000000"),
+        ("Europe/Berlin", "2026-03-29T01:00", "03:00:00.000000"),  # at the jump, all skipped times are due
+    ],
+)
+def test_the_latest_due_time_never_goes_back(zone: str, now: str, latest: str) -> None:
+    """While an hour is repeated, all of it has passed."""
+    instant = datetime.fromisoformat(now).replace(tzinfo=UTC)
+
+    assert str(TimeFormat("datetime", zone).latest_due(instant)).partition(" ")[2] == latest
+
+
 @given(instants_near_changes())
 def test_a_time_that_is_written_is_read_as_the_same_instant(instant: tuple[ZoneInfo, datetime]) -> None:
     """Up to the second; in a repeated hour as its first occurrence."""
