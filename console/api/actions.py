@@ -144,6 +144,7 @@ class Actions:
 
     def __init__(self, context: Context, actor: TokenActor) -> None:
         self._database, self._actor, self._redacted = context.database, actor, context.settings.redact
+        self._sources = context.sources
         self.run = context.run
 
     def act_on_one(self, verb: Verb, job_id: int, request: ReasonRequest) -> ActionResponse:
@@ -166,7 +167,7 @@ class Actions:
 
     def _act(self, verb: Verb, job_filter: JobFilter, request: ReasonRequest) -> ActionResponse:
         until = getattr(request, "until", None)
-        result = act(self._database, verb, job_filter, self._actor, request.reason, until)
+        result = act(self._database, verb, job_filter, self._actor, request.reason, until, sources=self._sources)
         changed, told, held, skipped = result
         return ActionResponse(changed=changed, told=told, held=held, skipped=skipped)
 
