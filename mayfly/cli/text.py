@@ -12,6 +12,7 @@ from mayfly.admin.job import JobView, ListedBatch
 from mayfly.admin.jobs import DeadGroups, JobLine
 from mayfly.admin.lanes import LaneView, LimitView
 from mayfly.admin.schedules import ScheduleView
+from mayfly.admin.sources import SourceView
 from mayfly.admin.why import JobRow
 from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, table
 from mayfly.schedules.parse import ScheduleEntry
@@ -164,6 +165,20 @@ def limits_text(limits: Sequence[LimitView]) -> str:
         opens_at = f"{each.opens_at:%Y-%m-%d %H:%M:%S}" if each.opens_at else ""
         rows.append((each.key, each.per, str(each.used), str(each.most), opens_at))
     return table(rows) if rows[1:] else "No matching limits."
+
+
+def sources_text(sources: Sequence[SourceView]) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("source", "table", "lane", "type", "pending", "oldest due", "running", "dead", "")
+    ]
+    for each in sources:
+        known = (each.source, each.table, each.lane, each.type)
+        if each.problem is not None:
+            rows.append((*known, "-", "-", "-", "-", each.problem))
+            continue
+        oldest = "-" if each.wait_seconds is None else f"{format_duration(each.wait_seconds)} ago"
+        rows.append((*known, str(each.pending), oldest, str(each.running), str(each.dead), ""))
+    return table(rows) if sources else "No sources. See docs/sources.md."
 
 
 def paused_text(what: str, until: datetime | None) -> str:
