@@ -91,3 +91,20 @@ def test_a_draft_can_be_used_as_it_is(posts: Installation) -> None:
     (posts.home / "mayfly.toml").write_text(draft)
 
     assert posts.run("mayfly", "sources", "check").returncode == 0
+
+
+def test_doctor_and_status_report_a_broken_source(posts: Installation) -> None:
+    """One line per problem; the checks after it still run."""
+    posts.dispatch()
+    fitting = json.loads(posts.run("mayfly", "doctor", "--json").stdout)
+    (posts.home / "mayfly.toml").write_text(TOML.replace('"run_at"', '"run_att"').replace('"locked_at"', '"locked"'))
+    broken = json.loads(posts.run("mayfly", "doctor", "--json").stdout)
+    status = posts.run("mayfly", "status")
+
+    assert [each["health"] for each in fitting if each["check"] == "sources"] == ["ok"]
+    assert [(each["health"], each["text"].partition(" ")[0]) for each in broken if each["check"] == "sources"] == [
+        ("problem", "post_schedule:"),
+        ("problem", "post_schedule:"),
+    ]
+    assert {each["check"] for each in broken} >= {"handlers", "cron"}
+    assert (status.returncode, "The source post_schedule cannot be used" in status.stdout) == (1, True)
