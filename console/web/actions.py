@@ -25,7 +25,15 @@ APPLIES_TO = {
     "discard": "dead",
     "delay": "pending",
 }
-CLI_OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
+CLI_OPTIONS = {
+    "group": "--group",
+    "lane": "--lane",
+    "type": "--type",
+    "status": "--status",
+    "error": "--error",
+    "source": "--source",
+    "row": "--row",
+}
 
 
 @router.get("/jobs/confirm")

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mayfly.admin.jobs import CappedCount
+from mayfly.admin.why import RowState
 from mayfly.db.connection import Connection
 from mayfly.errors import SourceUnusable
 from mayfly.job import SourceRow
@@ -92,14 +93,6 @@ def jobs_statement(prefix_length: int) -> str:
         " ORDER BY priority, run_at, id LIMIT :size) AS jobs_of_lane"
         f" WHERE SUBSTR(unique_key, 1, {prefix_length}) = :prefix"
     )
-
-
-class RowState(NamedTuple):
-    """The row of a job, as it is now."""
-
-    exists: bool
-    status: object = None
-    is_processing: bool = False  # only such a row is processed again
 
 
 def read_row_state(connection: Connection, sources: Sources, row: SourceRow) -> RowState | None:

@@ -69,12 +69,15 @@ def hosts_text(hosts: Sequence[HostView]) -> str:
 
 
 def jobs_text(jobs: Sequence[JobLine], now: datetime) -> str:
-    rows = [("id", "status", "lane", "type", "attempts", "due", "age", "")]
+    has_rows = any(each.row for each in jobs)
+    heading = ("row",) if has_rows else ()
+    rows: list[tuple[str, ...]] = [("id", "status", "lane", "type", *heading, "attempts", "due", "age", "")]
     for each in jobs:
+        row = (one_line(str(each.row or "-"), TEXT_WIDTH),) if has_rows else ()
         due = f"in {format_duration(each.run_at - now)}" if each.status == "pending" and each.run_at > now else "-"
         attempts = f"{each.attempts}/{each.max_attempts}"
         age, note = format_duration(now - each.created_at), one_line(_note(each, now), TEXT_WIDTH)
-        rows.append((str(each.id), each.state, each.lane, each.type, attempts, due, age, note))
+        rows.append((str(each.id), each.state, each.lane, each.type, *row, attempts, due, age, note))
     return table(rows)
 
 

@@ -8,10 +8,13 @@ from sqlalchemy import String, Table
 import mayfly
 from mayfly.admin.actions import CANCEL, DISCARD, RETRY, BulkResult, abandon_batch, act, open_sources
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.job import read_job
+from mayfly.admin.jobs import RowView, list_jobs
 from mayfly.client import App
 from mayfly.db.database import Database
-from mayfly.errors import SourceUnusable
+from mayfly.errors import NoJobsSelected, SourceUnusable
 from mayfly.queue.batches import NewBatch, open_batch
+from mayfly.registry import Registry
 from tests.database.application_tables import (
     create_posts,
     insert_companion,
@@ -129,3 +132,70 @@ def test_text_keys_are_found(database: Database) -> None:
     act(database, CANCEL, JobFilter(ids=(insert_companion(database, key),)), sources=make_sources(database))
 
     assert read_post(database, posts, key).status == "cancelled"
+
+
+# --- jobs by source and row -------------------------------------------------------------------------------
+
+
+def found(database: Database, **fields: Any) -> list[int]:
+    page = database.read(lambda connection: list_jobs(connection, JobFilter(**fields)))
+    return sorted(each.id for each in page.jobs)
+
+
+def test_jobs_are_found_by_source_and_row(database: Database) -> None:
+    """An underscore in the name is no wildcard; one row may have had several jobs."""
+    first, second = insert_companion(database, 1, "my_posts"), insert_companion(database, 12, "my_posts")
+    ended = insert_companion(database, 1, "my_posts", status="done")
+    insert_companion(database, 1, "myxposts")
+
+    assert found(database, source="my_posts") == [first, second, ended]
+    assert found(database, source="my_posts", row="1") == [first, ended]
+    assert found(database, source="my_posts", row="1", status="pending") == [first]
+    assert found(database, source="my_post") == []
+
+
+def test_a_bulk_action_selects_by_source_and_row(database: Database) -> None:
+    """Without a match in other sources."""
+    meant, other = insert_companion(database, 1), insert_companion(database, 2)
+
+    act(database, CANCEL, JobFilter(source="post_schedule", row="1"))
+
+    assert (get_row(database, meant).status, get_row(database, other).status) == ("cancelled", "pending")
+
+
+def test_a_row_needs_its_source(database: Database) -> None:
+    """Keys of different tables are equal: a row alone selects no job, and is refused for actions."""
+    insert_companion(database, 1)
+
+    assert found(database, row="1") == []
+    with pytest.raises(NoJobsSelected):
+        act(database, CANCEL, JobFilter(row="1"))
+
+
+def test_a_listed_job_has_its_row(database: Database) -> None:
+    """None for a job that was enqueued."""
+    insert_companion(database, "a:b")
+    page = database.read(lambda connection: list_jobs(connection, JobFilter()))
+
+    assert page.jobs[0].row == RowView("post_schedule", "a:b")
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ("processing", "It comes from row 1 of the source post_schedule."),
+        ("on hold", "which now has the status 'on hold': the job will be cancelled when it is claimed."),
+        (None, "which no longer exists: the job will be cancelled when it is claimed."),
+    ],
+)
+def test_why_knows_the_row_of_a_waiting_job(database: Database, status: str | None, sentence: str) -> None:
+    """A row that the application has changed will not be processed."""
+    create_posts(database, [{"id": 1, "status": status}] if status else [])
+    job_id, now = insert_companion(database), database.clock.now()
+    settings, registry = settings_with(make_source()), Registry()
+
+    view = database.read(lambda connection: read_job(connection, job_id, settings, registry, now))
+
+    assert view.facts()["row"] == {"source": "post_schedule", "key": "1"}
+    assert view.reasons[-1].name == "row"
+    assert view.reasons[-1].text.endswith(sentence)

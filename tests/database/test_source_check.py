@@ -10,7 +10,8 @@ from mayfly.admin.jobs import CappedCount
 from mayfly.admin.live_table import ColumnKind, read_table
 from mayfly.admin.source_check import SourceCheck, check_source
 from mayfly.admin.source_draft import suggest_source
-from mayfly.admin.sources import RowState, find_problems, list_sources, read_row_state
+from mayfly.admin.sources import find_problems, list_sources, read_row_state
+from mayfly.admin.why import RowState
 from mayfly.db.database import Database
 from mayfly.errors import UnknownName
 from mayfly.job import SourceRow

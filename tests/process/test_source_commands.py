@@ -108,3 +108,19 @@ def test_doctor_and_status_report_a_broken_source(posts: Installation) -> None:
     ]
     assert {each["check"] for each in broken} >= {"handlers", "cron"}
     assert (status.returncode, "The source post_schedule cannot be used" in status.stdout) == (1, True)
+
+
+def test_jobs_are_selected_by_their_row(posts: Installation) -> None:
+    """The list has a column for it; the row alone is wrong usage."""
+    [job_id] = posts.enqueue("noop", unique_key="source:post_schedule:1", lane="post_schedule")
+    posts.enqueue("noop")
+
+    text = posts.run("mayfly", "jobs", "--source", "post_schedule", "--row", "1").stdout
+    refused = posts.run("mayfly", "jobs", "--row", "1")
+    why = posts.run("mayfly", "why", str(job_id)).stdout
+
+    heading, line = text.splitlines()
+    assert heading.split()[4] == "row"
+    assert (line.split()[0], "post_schedule 1" in line) == (str(job_id), True)
+    assert "which now has the status 'pending': the job will be cancelled" in why
+    assert (refused.returncode, "--row needs --source" in refused.stderr) == (64, True)
