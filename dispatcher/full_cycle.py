@@ -64,7 +64,7 @@ class FullCycle:
                 self.supervisor.start(begin_with_interrupted(context, self.planned))
                 for step in self.steps:
                     step.after_spawn()
-            while self.supervisor.alive or (self.supervisor.may_spawn and self.linger.is_active):
+            while self.supervisor.alive or self.linger.is_active:
                 self._supervise()
         finally:
             self.supervisor.close()

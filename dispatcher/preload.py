@@ -232,14 +232,13 @@ class Preloader(ChildProcess):
             pass
         self.kill_group(signal.SIGKILL)
 
-    def note_forks(self, pids: Sequence[int]) -> Sequence[RunnerProcess]:
+    def note_forks(self, pids: Sequence[int]) -> ForkRequest:
         """Handle the reply to the oldest request. Each runner gets its own group and survives the preload process."""
         request = self.requested.popleft()
         for runner, pid in zip(request.runners, pids, strict=True):
             own_group(pid)
             runner.note_fork(pid)
-        os.close(request.go)
-        return request.runners
+        return request
 
     def exited_runners(self, code: int, ended: float, peak_memory: int) -> list[ExitedRunner]:
         """Runners that had not started end with it. They count as failed, even if its exit code is 0."""

@@ -132,7 +132,8 @@ class Linger(CycleStep):
 
     @property
     def is_active(self) -> bool:
-        return monotonic() < self._until
+        """Not after a handover or a stop signal, even if runners are still supervised."""
+        return self.cycle.supervisor.may_spawn and monotonic() < self._until
 
     @property
     def seconds_to_poll(self) -> float:

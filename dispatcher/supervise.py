@@ -294,8 +294,10 @@ class Supervisor:
         self._read_output(preloader)
         for message in preloader.messages():
             if "pids" in message:
-                for runner in preloader.note_forks(message["pids"]):
+                request = preloader.note_forks(message["pids"])
+                for runner in request.runners:
                     self._add(runner)
+                os.close(request.go)  # after any stop signal: a stopped runner claims nothing
             elif message["fork_unsafe"] is None:
                 preloader.is_ready = True
             else:

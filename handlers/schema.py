@@ -1,8 +1,10 @@
 """Shared by the app_ tables of all areas: one MetaData, and column types for every database."""
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, Text
 from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
@@ -14,6 +16,16 @@ metadata = MetaData()
 
 Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER columns
 LongText = Text().with_variant(MEDIUMTEXT(), *MYSQL)  # MySQL's TEXT holds 64 KiB
+
+
+class Json(TypeDecorator[Any]):
+    """Objects and lists. Mayfly's connections to PostgreSQL return JSON as text."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
 
 
 class UtcTimestamp(TypeDecorator[datetime]):

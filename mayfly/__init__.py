@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mayfly.client import batch, cancel, chain, enqueue, enqueue_many
+    from mayfly.business_hours import BusinessHours
+    from mayfly.client import batch, cancel, chain, database, enqueue, enqueue_many
     from mayfly.db.dialects import utc_from_driver
     from mayfly.errors import MayflyError
     from mayfly.job import Job, current_job
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Dead", "Job", "Limit", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel",
-    "chain", "concurrency", "current_job", "enqueue", "enqueue_many", "handler", "rate", "schedule", "setting",
-    "step", "utc_from_driver",
+    "BusinessHours", "Cancel", "Dead", "Job", "Limit", "MayflyError", "Outcome", "Retry", "Snooze", "__version__",
+    "batch", "cancel", "chain", "concurrency", "current_job", "database", "enqueue", "enqueue_many", "handler",
+    "rate", "schedule", "setting", "step", "utc_from_driver",
 ]  # fmt: skip
 
 _MODULES = {
-    "mayfly.client": ("batch", "cancel", "chain", "enqueue", "enqueue_many"),
+    "mayfly.business_hours": ("BusinessHours",),
+    "mayfly.client": ("batch", "cancel", "chain", "database", "enqueue", "enqueue_many"),
     "mayfly.db.dialects": ("utc_from_driver",),
     "mayfly.errors": ("MayflyError",),
     "mayfly.job": ("Job", "current_job"),

@@ -1,14 +1,14 @@
 """enqueue(), batch(), chain() and cancel(), and the settings, database and handlers that a process has opened."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from secrets import token_hex
 from threading import Lock
 from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack, cast
 
 from mayfly import json_text, log_messages
 from mayfly.admin.actions import CANCEL, abandon_batch, act, open_sources
@@ -17,7 +17,7 @@ from mayfly.admin.filters import JobFilter
 from mayfly.clock import clock_from, host_now
 from mayfly.db.connection import AnyConnection, open_connection
 from mayfly.db.database import Database
-from mayfly.db.dialects import utc_from_driver
+from mayfly.db.dialects import Unit, utc_from_driver
 from mayfly.errors import BadChain, BadField, BatchClosed, BatchExists, HandlerNotImported, UnknownOption
 from mayfly.job import Batch, Job, joined_batch
 from mayfly.monitoring.hooks import on_dead_handler
@@ -32,6 +32,11 @@ from mayfly.schedules import COMMAND
 from mayfly.schema import open_database
 from mayfly.schema.tables import SCHEDULED, require_version
 from mayfly.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection as SqlConnection
+
+T = TypeVar("T")
 
 PRODUCER_CONNECTIONS = 5
 JOB_FIELDS = ENQUEUE_OPTIONS | {"type", "payload"}  # of a job as enqueue_many() takes it
@@ -115,6 +120,25 @@ def current_app() -> App:
 def use_app(app: App) -> None:
     """For a runner, whose handlers enqueue through its connections, and for tests with their own database."""
     _apps[os.getpid()] = app
+
+
+class AppDatabase:
+    """The database outside of a job: `read`, `write` and `now` as a Job has them."""
+
+    @property
+    def now(self) -> datetime:
+        return current_app().now()
+
+    def read(self, work: "Callable[[SqlConnection], T]") -> T:
+        return current_app().database.run_sqlalchemy(work, Unit.READ)
+
+    def write(self, work: "Callable[[SqlConnection], T]") -> T:
+        return current_app().database.run_sqlalchemy(work)
+
+
+def database() -> AppDatabase:
+    """The database of the settings, for commands and other code that runs outside of a job."""
+    return AppDatabase()
 
 
 def load_registry(settings: Settings) -> Registry:

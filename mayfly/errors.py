@@ -381,6 +381,22 @@ class BadDeclaration(HandlerError):
         super().__init__(f"{call}: {reason}.")
 
 
+class BadBusinessHours(UsageError):
+    def __init__(self, field: str, given: object, allowed: str) -> None:
+        super().__init__(f"Business hours: {field}={_shown(given)} must be {allowed}.")
+
+
+class NoBusinessHours(MayflyError):
+    sentence = "The business hours in {} never open: check weekdays and holidays, and that a slot fits into a day."
+
+
+class BadCommand(HandlerError):
+    """A verb of `mayfly` that a module of HANDLERS contributes in __commands__."""
+
+    def __init__(self, verb: str, module: str, reason: str) -> None:
+        super().__init__(f"The command {verb!r} of {module} {reason}.")
+
+
 class HookUnusable(HandlerError):
     def __init__(self, variable: str, name: str, reason: str) -> None:
         super().__init__(f"{variable}={name}: {reason}.")

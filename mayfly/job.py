@@ -61,8 +61,9 @@ class SourceRow(NamedTuple):
 
     source: str
     key: str  # the primary key as text
-    values: "Mapping[str, Any] | None" = None  # as read in the claim; None if the source is unknown here
-    is_changed: bool = False  # or deleted by the application while a retry waited
+    values: "Mapping[str, Any] | None" = None  # as read in the claim; None if the source cannot be used here
+    payload: str | None = None  # of its job, as read in the claim
+    is_changed: bool = False  # or deleted by the application: the row is not written
 
     @property
     def unique_key(self) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get
 from mayfly.errors import (
     MISSING_MODULE_ADVICE,
     NAME_TAKEN_ADVICE,
+    BadCommand,
     BadDeclaration,
     BadHandler,
     HandlerModuleMissing,
@@ -209,6 +210,27 @@ def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
             if error.name != name:
                 raise
             raise HandlerModuleMissing(name) from error
+
+
+def contributed_commands(registry: Registry) -> dict[str, str]:
+    """Verbs of `mayfly` that the imported modules contribute, each with the module of its click command.
+
+    `__commands__ = {"campaigns": "shop.campaigns.cli"}`: the command is the attribute `campaigns` of that module.
+    """
+    found: dict[str, str] = {}
+    for name in _with_parts(registry.modules):
+        for verb, module in getattr(sys.modules[name], "__commands__", {}).items():
+            if found.setdefault(verb, module) != module:
+                raise BadCommand(verb, module, f"has the name of a command of {found[verb]}: rename one of them")
+    return found
+
+
+def _with_parts(names: Iterable[str]) -> Iterator[str]:
+    """Those of the modules that were imported, and the modules inside of them."""
+    for name in names:
+        if name in sys.modules:
+            yield name
+            yield from _with_parts(f"{name}.{part}" for part in _declaration_parts(sys.modules[name]))
 
 
 def _import(name: str, failures: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from mayfly.clock import monotonic, pause_between
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment, renew_heartbeat, take_over
 from mayfly.job import Job
@@ -115,6 +116,7 @@ class Claims:
     needs_fresh: bool = False  # the last claim found a job that only a fresh runner may claim
     was_due: bool = False  # jobs were due that the last claim could not lock
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
+    claim_rows: Callable[[Connection, Claimed], Claimed] | None = None  # of sources, in the transaction of a claim
     _is_fresh: bool = True  # nothing was claimed yet
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
@@ -182,8 +184,7 @@ class Claims:
         elif self.lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
             claimed = self._claim_locked(self.lock, size)
         else:
-            claimant, now = self.claimant(), self.database.clock.now()
-            claimed = self.database.run(lambda connection: claim(connection, claimant, size, now))
+            claimed = self._claim_jobs(size)
         self.needs_fresh = claimed.needs_fresh
         self.was_due = claimed.was_due and not claimed.needs_fresh
         jobs = jobs_from(claimed, self.assignment.lane)
@@ -195,10 +196,21 @@ class Claims:
         """One runner per lane and host at a time, starting where the last one stopped."""
         self.database.connect()  # before other runners wait for the lock
         with lock.hold():
-            cursor, claimant, now = lock.cursor(), self.claimant(), self.database.clock.now()
-            claimed = self.database.run(lambda connection: claim(connection, claimant, size, now, cursor))
+            cursor = lock.cursor()
+            claimed = self._claim_jobs(size, cursor)
             lock.store_cursor(cursor, claimed.cursor)
         return claimed
+
+    def _claim_jobs(self, size: int, cursor: ClaimCursor | None = None) -> Claimed:
+        claimant, now = self.claimant(), self.database.clock.now()
+
+        def work(connection: Connection) -> Claimed:
+            claimed = claim(connection, claimant, size, now, cursor)
+            if claimed.source_rows and self.claim_rows is not None:
+                return self.claim_rows(connection, claimed)
+            return claimed
+
+        return self.database.run(work)
 
     def _note(self, batch: list[Job]) -> None:
         self._is_fresh = self._is_fresh and not batch

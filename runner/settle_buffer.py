@@ -136,7 +136,11 @@ class SettleBuffer:
         uncounted = self._not_in_totals() if with_totals else {}
         settler = replace(self._settler, requires_rows=True)
         settling = SettleTransaction(settler, [settlement], now, self.tally, uncounted, with_totals=with_totals)
-        settled = transaction.database.run(settling.write)  # joins the transaction
+        try:
+            settled = transaction.database.run(settling.write)  # joins the transaction
+        except Exception as error:  # in a thread, no caller could roll back
+            transaction.rollback(error)
+            raise
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.rollback(lost)

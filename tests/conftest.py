@@ -3,6 +3,7 @@
 Without its database a test is skipped with a note at the end; with CI=true it fails.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -11,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import freezegun
+import pymysql
 import pytest
 
 from mayfly import client
@@ -26,6 +28,8 @@ Report = dict[str, dict[str, str]]
 
 SERVERS = {"mariadb", "mysql", "postgres"}
 LONG_CONNECT_SECONDS = 30  # on a busy machine a server may need seconds; tests of this limit set their own
+# Run one after the other, in random order: few xdist workers start what they share (browser, consoles, tables).
+TOGETHER = ("tests/browser/", "tests/process/console/", "tests/process/pages/", "tests/handlers/")
 DATABASES = pytest.StashKey[Databases]()
 REPORT = pytest.StashKey[Report]()  # of all xdist workers
 SHARED = pytest.StashKey[frozenset[Installation]]()  # open before the test
@@ -164,10 +168,15 @@ def _chooses_engines(test: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --databases=sqlite no server is started, not even for a test's own parameters."""
+    items.sort(key=_group)
     if config.getoption("databases") == "sqlite":
         dropped = [item for item in items if _needs_server(item)]
         items[:] = [item for item in items if item not in set(dropped)]
         config.hook.pytest_deselected(items=dropped)
+
+
+def _group(item: pytest.Item) -> int:
+    return next((number for number, suite in enumerate(TOGETHER) if item.nodeid.startswith(suite)), len(TOGETHER))
 
 
 def _needs_server(item: pytest.Item) -> bool:
@@ -179,13 +188,24 @@ def _needs_server(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until the tests are collected
     freezegun.configure(
         extend_ignore_list=["_pytest.timing"]
     )  # or tests that freeze time would be listed as the slowest
     use_profile(full=config.getoption("databases") == "all")
+    if not (server_url(os.environ, "mariadb") or server_url(os.environ, "mysql")):
+        # Our own server has no TLS, for which PyMySQL loads all certificates of the machine at every connect (30 ms).
+        pymysql.connections.SSL_ENABLED = False
     config.stash[DATABASES] = Databases(os.environ)
     empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}
     config.stash[REPORT] = empty
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: searching them for garbage again and again takes half the time of a collection."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -50,10 +50,12 @@ def _header(text: str) -> str:
 
 def _rendered(mail: Mail, part: str) -> str | None:
     source: str | None = getattr(mail, part)
-    if source is None or mail.context is None:
-        return source
+    return source if source is None or mail.context is None else render(source, mail.context, part)
+
+
+def render(source: str, context: dict[str, Any], part: str) -> str:
+    """A variable that the context does not have is an error."""
     environment, template_error = _jinja(autoescape=part == "html")
-    context: dict[str, Any] = mail.context
     try:
         return str(environment.from_string(source).render(context))
     except (template_error, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Table, and_, literal, or_, select
 
 from handlers.ai.ledger import calls
 from handlers.ai.tables import nudges, suggestions
+from handlers.campaigns.tables import campaigns, enrolments, executions, sender_days
 from handlers.cooldown import cooldowns
 from handlers.idempotency import DONE, OPEN, effects
 from handlers.mail.tables import templates
@@ -42,6 +43,10 @@ def _template_is_old(before: datetime) -> ColumnElement[bool]:
     return and_(t.template_key.startswith(TEMPLATE_PREFIX, autoescape=True), t.created_at < before, ~lasts.exists())
 
 
+def _campaign_has_ended(campaign_id: ColumnElement[int], before: datetime) -> ColumnElement[bool]:
+    return campaign_id.in_(select(campaigns.c.id).where(campaigns.c.ended_at < before))
+
+
 RETENTIONS = (
     # An effect in doubt stays: without its row, a retry would repeat it.
     Retention(
@@ -69,6 +74,21 @@ RETENTIONS = (
     Retention(calls, "APP_KEEP_LLM_CALLS_DAYS", "90", lambda before: calls.c.asked_at < before, (calls.c.asked_at,)),
     Retention(nudges, "APP_KEEP_NUDGES_DAYS", "90", lambda before: nudges.c.changed_at < before),
     Retention(suggestions, "APP_KEEP_SUGGESTIONS_DAYS", "90", lambda before: suggestions.c.written_at < before),
+    Retention(
+        executions,
+        "APP_KEEP_EXECUTIONS_DAYS",
+        "365",
+        lambda before: _campaign_has_ended(executions.c.campaign_id, before),
+    ),
+    Retention(
+        enrolments,
+        "APP_KEEP_ENROLMENTS_DAYS",
+        "365",
+        lambda before: _campaign_has_ended(enrolments.c.campaign_id, before),
+    ),
+    Retention(
+        sender_days, "APP_KEEP_SENDS_DAYS", "365", lambda before: sender_days.c.local_date < before.date().isoformat()
+    ),
     Retention(cooldowns, "APP_KEEP_COOLDOWNS_DAYS", "7", lambda before: cooldowns.c.until_at < before),
 )
 

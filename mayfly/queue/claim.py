@@ -100,6 +100,8 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
     for job in jobs if claimed.rare_fields else ():
         job.rare_fields = claimed.rare_fields.get(job.id)
         job.source_row = claimed.source_rows.get(job.id)
+        if job.source_row is not None and job.source_row.payload is not None:
+            job.payload_text = job.source_row.payload
     return jobs
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Unpack
 from mayfly import json_text, log_messages
 from mayfly.db.connection import AnyConnection, Connection
 from mayfly.db.database import Database
-from mayfly.errors import BadChain, UnknownOption
+from mayfly.errors import BadChain, SourceUnusable, UnknownOption
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.log_messages import LogMessage
 from mayfly.queue.batches import NOT_BATCHES, NewBatch, complete, open_batch
@@ -189,6 +189,12 @@ def write_source_rows(
     from mayfly.queue.sources import write_rows  # most installations have no sources
 
     return write_rows(connection, settler, settled, now)
+
+
+def without_rows(settlements: Sequence[Settlement], unusable: SourceUnusable) -> list[Settlement]:
+    from mayfly.queue.sources import without_row  # the same
+
+    return [without_row(each, unusable) for each in settlements]
 
 
 # --- batches ----------------------------------------------------------------------------------------------

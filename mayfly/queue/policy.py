@@ -278,7 +278,7 @@ def skip_outcome(job: Job, pause: "Pause | None", now: datetime, missing: Sequen
     elif job.source_row is not None and job.source_row.is_changed:
         reason = "row changed: the application has changed or deleted the row while the job waited"
     elif job.source_row is not None and job.source_row.values is None:
-        waiting_for = f"source {job.source_row.source}, which is not in mayfly.toml of this host"
+        waiting_for = f"source {job.source_row.source}, which this host does not have or cannot use"
         return Outcome(
             OutcomeKind.SNOOZED, run_at=now + MAX_UNKNOWN_DELAY, keeps_attempt=True, waiting_for=waiting_for
         )

@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from mayfly import log_messages
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import CancelRequested, LeaseGone
+from mayfly.errors import CancelRequested, LeaseGone, SourceUnusable
 from mayfly.job import MOVED, Job, cancel_request
 from mayfly.log_messages import LogMessage
-from mayfly.queue.followups import AFTER_COMMIT, IN_TRANSACTION, has_followups, write_buffered
+from mayfly.queue.followups import AFTER_COMMIT, IN_TRANSACTION, has_followups, without_rows, write_buffered
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement, Settler
 from mayfly.schema.tables import FENCE, OWNED
 from mayfly.stats.histograms import Tally, add
@@ -68,9 +69,13 @@ def settle(
     """
     new = SettleTransaction(settler, settlements, database.clock.now(), tally, uncounted)
     try:
-        settled = database.run(new.write)
-    except _NotAllOurs:
-        settled = database.run(new.write_one_by_one)
+        try:
+            settled = database.run(new.write)
+        except _NotAllOurs:
+            settled = database.run(new.write_one_by_one)
+    except SourceUnusable as error:  # its rows cannot be written: the jobs end nevertheless, and the others with them
+        settled = settle(database, settler, without_rows(settlements, error), tally, uncounted)
+        return replace(settled, events=(log_messages.source_unusable(str(error)), *settled.events))
     return new.after_commit(database, settled)
 
 

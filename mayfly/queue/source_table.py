@@ -120,10 +120,14 @@ class SourceTable:
     # --- due rows ---
 
     def count(self, now: datetime, cap: int) -> Statement:
-        """The number of due rows in one row per range; each count stops at the cap."""
+        """The number of due rows in one row per range; each count stops at the cap.
+
+        In the order of the index: PostgreSQL would take rows with a past time for likely to be pending, and scan.
+        """
         parts, values = [], self._due_values(now)
+        order = f" ORDER BY {self._time}, {self.id}" if self.source.run_at else ""
         for number, condition in enumerate(self._due_conditions()):
-            rows = f"SELECT {self.id} FROM {self.table} AS source_row WHERE {condition} LIMIT {cap}"
+            rows = f"SELECT {self.id} FROM {self.table} AS source_row WHERE {condition}{order} LIMIT {cap}"
             parts.append(f"SELECT COUNT(*) FROM ({rows}) AS range_{number}")
         return Statement(" UNION ALL ".join(parts), values)
 
@@ -214,7 +218,7 @@ class SourceTable:
     def _has_no_job(self) -> str:
         """A row that was set back to pending waits until its job has ended."""
         held = f"{self.dialect.held_key('unique_key')} = {self._unique_key}"
-        return f"NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE {held} AND {HOLDERS})"
+        return f"NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE {held} AND {HOLDERS}{self.dialect.for_each_row})"
 
     @property
     def _unique_key(self) -> str:

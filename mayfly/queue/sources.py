@@ -77,9 +77,18 @@ def refuse_missing_columns(source: SourceSettings, found: TableColumns) -> None:
     for name in named_columns(source):
         if name not in found:
             raise SourceUnusable(source.name, f"the table {source.table} has no column {name}")
+    _refuse_long_values(source, found[source.status].max_length)
     if source.payload is None and len(found) > MAX_PAYLOAD_COLUMNS:
         reason = f"the table {source.table} has {len(found)} columns; name at most {MAX_PAYLOAD_COLUMNS} in `payload`"
         raise SourceUnusable(source.name, reason)
+
+
+def _refuse_long_values(source: SourceSettings, limit: int | None) -> None:
+    """Before any row is claimed: its outcome could not be written."""
+    for value in (source.processing, source.done, source.failed, source.cancelled_value):
+        if limit is not None and len(str(value)) > limit:
+            reason = f"the column {source.status} stores at most {limit} characters, too few for {value!r}"
+            raise SourceUnusable(source.name, reason)
 
 
 def named_columns(source: SourceSettings) -> list[str]:
@@ -150,7 +159,7 @@ class _LockedRow(NamedTuple):
 
     @property
     def source_row(self) -> SourceRow:
-        return SourceRow(self.table.source.name, str(self.key), self.values)
+        return SourceRow(self.table.source.name, str(self.key), self.values, self.payload)
 
     def job(self, job_id: int, max_attempts: int, now: datetime) -> Job:
         source = self.table.source
@@ -200,17 +209,17 @@ class RowClaim:
         return keys[:size]
 
     def _lock(self, candidates: Sequence[Any], size: int) -> dict[str, _LockedRow]:
-        """By unique key. Some of the candidates may be locked by other claims, or no longer due."""
+        """By unique key, in the order of the candidates. Some may be locked by other claims, or no longer due."""
         columns = self.sources.columns(self.connection, self.table)
         names = _shown_columns(self.table.source, columns)
-        rows: dict[str, _LockedRow] = {}
+        rows: dict[Any, _LockedRow] = {}  # by key
         rest = list(candidates)
         while rest and len(rows) < size:
             missing = size - len(rows)
             lock = self.table.lock(columns, names, rest[:missing], self.now)
-            rows |= {row.source_row.unique_key: row for row in _read_rows(self.connection, self.table, lock, names)}
+            rows |= {row.key: row for row in _read_rows(self.connection, self.table, lock, names)}
             del rest[:missing]
-        return rows
+        return {rows[key].source_row.unique_key: rows[key] for key in candidates if key in rows}
 
     def _insert_companions(self, rows: Mapping[str, _LockedRow]) -> Mapping[str, int]:
         """The ids of the new jobs by unique key."""
@@ -270,38 +279,34 @@ def _claimed_values(table: SourceTable, worker_id: str, now: datetime) -> dict[s
 
 
 def reclaim_rows(
-    connection: Connection, sources: Sources, jobs: Sequence[Job], worker_id: str, now: datetime
-) -> None:
+    connection: Connection, sources: Sources, rows: Mapping[int, SourceRow], worker_id: str, now: datetime
+) -> Mapping[int, SourceRow]:
     """Read the rows of jobs that were claimed again, after a retry or a release, and write the new worker into them.
 
-    A row that no longer has the status `processing` was changed by the application: its job is cancelled.
+    In the transaction of that claim; by job id. A row that no longer has the status `processing` was changed by the
+    application: its job is cancelled. Raises SourceUnusable.
     """
-    for name, group in _by_source(jobs).items():
-        table = sources.tables.get(name)
-        if table is None:
-            continue
-        with explained(table):
-            columns = sources.columns(connection, table)
-            keys = [sources.native_key(connection, table, row.key) for _job, row in group]
-            names = _shown_columns(table.source, columns)
-            found = _read_rows(connection, table, table.lock_processing(columns, names, keys), names)
-            if found:
-                _mark(connection, table, found, worker_id, now)
-        rows = {str(row.key): row for row in found}
-        for job, row in group:
-            locked = rows.get(row.key)
-            if locked is None:
-                job.source_row = row._replace(is_changed=True)
-            else:
-                job.source_row, job.payload_text = locked.source_row, locked.payload
+    reclaimed = dict(rows)
+    for table in sources.tables.values():
+        ours = {row.key: job_id for job_id, row in rows.items() if row.source == table.source.name}
+        if ours:
+            found = _reclaim(connection, sources, table, list(ours), worker_id, now)
+            for key, job_id in ours.items():
+                reclaimed[job_id] = found.get(key) or rows[job_id]._replace(is_changed=True)
+    return reclaimed
 
 
-def _by_source(jobs: Iterable[Job]) -> Mapping[str, list[tuple[Job, SourceRow]]]:
-    groups: dict[str, list[tuple[Job, SourceRow]]] = defaultdict(list)
-    for job in jobs:
-        if job.source_row is not None:
-            groups[job.source_row.source].append((job, job.source_row))
-    return groups
+def _reclaim(
+    connection: Connection, sources: Sources, table: SourceTable, keys: Sequence[str], worker_id: str, now: datetime
+) -> Mapping[str, SourceRow]:
+    with explained(table):
+        columns = sources.columns(connection, table)
+        names = _shown_columns(table.source, columns)
+        native = [sources.native_key(connection, table, key) for key in keys]
+        found = _read_rows(connection, table, table.lock_processing(columns, names, native), names)
+        if found:
+            _mark(connection, table, found, worker_id, now)
+    return {str(row.key): row.source_row for row in found}
 
 
 # --- write back -------------------------------------------------------------------------------------------
@@ -321,9 +326,9 @@ def write_rows(
         if settler.sources is None or table is None:
             yield log_messages.source_missing(name, len(jobs))
             continue
-        written = _RowWriter(connection, settler.sources, table, settler.worker_id).write(
-            jobs, outcome, attempts, now
-        )
+        with explained(table):
+            writer = _RowWriter(connection, settler.sources, table, settler.worker_id)
+            written = writer.write(jobs, outcome, attempts, now)
         changed = [job for job in jobs if job.source_row is not None and job.source_row.key not in written]
         if outcome.kind is OutcomeKind.DONE and changed:
             if settler.requires_rows:
@@ -333,6 +338,21 @@ def write_rows(
             for job in changed:
                 assert job.source_row is not None
                 yield log_messages.row_changed(job.id, job.type, job.source_row.key, name)
+
+
+def without_row(settlement: Settlement, unusable: SourceUnusable) -> Settlement:
+    """The same, but nothing is written to a row of this source.
+
+    A job that is done becomes dead: its row keeps the status `processing`, and an operator decides.
+    """
+    job, outcome = settlement.job, settlement.outcome
+    if job.source_row is None or job.source_row.source != unusable.source:
+        return settlement
+    job.source_row = job.source_row._replace(is_changed=True)
+    if outcome.kind is OutcomeKind.DONE:
+        reason = f"the job was done, but not written to its row: {unusable}"
+        outcome = Outcome(OutcomeKind.DEAD, error=reason, attempt_ending=OutcomeKind.FAILED)
+    return Settlement(job, outcome, settlement.duration_ms)
 
 
 class _RowWriter(NamedTuple):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,7 @@ def _misspelled(variables: Mapping[str, str], source: str) -> Iterator[str]:
             yield f"{variable} ({source}): is not a setting and has no effect; {hint}"
 
 
+@cache
 def _hint(variable: str) -> str | None:
     """For a name that is probably a misspelled setting."""
     name = variable.upper()

@@ -20,6 +20,7 @@ from mayfly.queue.count import find_lanes
 from mayfly.queue.followups import BufferedJob, NewChain, write_buffered
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
+from mayfly.queue.sources import Sources
 from mayfly.registry import Handler, Registry
 from mayfly.testing.database import AppWithoutDatabase, EnqueuedJob, any_inline_app, inline_app, pinned_offset
 from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log, skip_check
@@ -28,6 +29,7 @@ from runner.claims import Claims
 from runner.invoke import JobResult
 from runner.limits import LimitAdmission
 from runner.settle_buffer import SettleBuffer
+from runner.sources import RowClaims
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def drain(
     raises: bool = True,
     most: int = MAX_JOBS,
 ) -> Drained:
-    """Run due jobs, and due jobs that these enqueue, until none is left; returns all runs.
+    """Run due jobs, due rows of sources, and due jobs that these enqueue, until none is left; returns all runs.
 
     Lanes are served by name, jobs within a lane in the order of a runner. With `advance=True` the queue's clock is
     moved forward to the next due job, including retries; with a timedelta, at most by that. With `slice_after=3` each
@@ -210,7 +212,8 @@ def drain(
     database, settings, now = app.database, app.settings, app.now()
     on_dead = announcer(settings, database) if settings.hooks_on_dead else None
     worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
-    settler = Settler(worker_id, cycle_id, worker_id, success_lanes=settings.success_lanes)
+    sources = Sources(settings.sources.values(), database.dialect)
+    settler = Settler(worker_id, cycle_id, worker_id, success_lanes=settings.success_lanes, sources=sources)
     with pinned_offset(database.clock.offset), inline_invoker(app, slice_after, worker_id, on_dead) as invoker:
         draining = _Drain(
             invoker,
@@ -218,6 +221,7 @@ def drain(
             Assignment(worker_id, "", cycle_id, inf, settings.worker_timeout, now + LEASE),
             None if lanes is None else sorted(lanes),
             None if advance is True else now + (advance or timedelta(0)),
+            sources,
         )
         return Drained(tuple(draining.runs(raises, most)))
 
@@ -248,6 +252,7 @@ class _Drain:
     assignment: Assignment  # without the lane
     lanes: list[str] | None  # None: all
     until: datetime | None  # how far the clock may be moved; None: as far as there are jobs
+    sources: Sources
 
     def runs(self, raises: bool, most: int) -> Iterator[Run]:
         for number in itertools.count():
@@ -268,7 +273,10 @@ class _Drain:
         database = self.invoker.database
         while True:
             started_at = database.clock.now()
-            lanes = sorted(database.read(find_lanes)) if self.lanes is None else self.lanes
+            lanes = self.lanes
+            if lanes is None:
+                served = {each.source.lane for each in self.sources.tables.values()}
+                lanes = sorted({*database.read(find_lanes), *served})
             for lane in lanes:
                 for job in self._claims(lane).more(1):
                     return job
@@ -291,8 +299,20 @@ class _Drain:
 
     def _claims(self, lane: str) -> Claims:
         """A new one each time: only a fresh runner may claim a job that has crashed."""
-        assignment, pauses = replace(self.assignment, lane=lane), PauseCache(lane, self.invoker.database)
-        return Claims(self.invoker.database, self.batches.buffer, assignment, 1, pauses)
+        invoker, pauses = self.invoker, PauseCache(lane, self.invoker.database)
+        rows = RowClaims(
+            sources=self.sources,
+            tables=self.sources.of_lane(lane),
+            database=invoker.database,
+            registry=invoker.registry,
+            max_attempts=inline_app().settings.max_attempts,
+            pauses=pauses,
+            log=self.batches.log,
+            claims=lambda: claims,
+        )
+        assignment = replace(self.assignment, lane=lane)
+        claims = Claims(invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around])
+        return claims
 
     def _advance(self, lanes: list[str], since: datetime) -> bool:
         """Move the clock to the next job that was not due at `since`, if that is within the allowed time."""

@@ -59,7 +59,7 @@ def bare_drain_seconds(stage: Stage, jobs: int, type_name: str, ack: str) -> flo
     stage.refill(jobs, type_name)
     stage.lab.show(f"the bare loop drains {jobs:,} jobs")
     directory, environment = stage.new_ledger(jobs)
-    arguments = (str(RUNNERS), str(stage.engine.bare_batch), ack)
+    arguments = (str(RUNNERS), str(stage.engine.bare_batch), ack, "jobs")
     seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
     check_once(directory, range(1, jobs + 1))
     if unfinished := unfinished_jobs(stage):
@@ -78,6 +78,73 @@ def measure_drain(lab: Lab) -> Iterator[Figure]:
 
 def measure_each(lab: Lab) -> Iterator[Figure]:
     return drain(lab, lab.scaled(100_000), "nothing_each", at_least(0.85), ack="each")
+
+
+SOURCE = """
+[sources.post_schedule]
+table = "post_schedule"
+type = "nothing_row"
+run_at = "run_at"
+pending = "pending"
+processing = "processing"
+done = "published"
+failed = "failed"
+worker_id = "worker_id"
+locked_at = "locked_at"
+finished_at = "published_at"
+payload = ["post_detail_id", "channel"]
+"""
+
+
+def measure_rows(lab: Lab) -> Iterator[Figure]:
+    """Due rows of a source, against a loop that claims and settles them by UPDATE, in two commits per batch."""
+    rows = lab.scaled(100_000)
+    ours, theirs = lab.compare(
+        lambda stage: rows / row_seconds(stage, rows), lambda stage: rows / bare_row_seconds(stage, rows)
+    )
+    yield Figure(f"drain {rows:,} rows of a source", "rows/s", tuple(ours), tuple(theirs), at_least(0.45))
+
+
+def row_seconds(stage: Stage, rows: int) -> float:
+    fill_source(stage, rows)
+    stage.lab.show(f"Mayfly drains {rows:,} rows")
+    (stage.home / "mayfly.toml").write_text(SOURCE)
+    directory, environment = stage.new_ledger(rows)
+    seconds = 0.0
+    while unfinished_rows(stage):
+        seconds += stage.dispatch(environment).seconds
+    check_once(directory, range(1, rows + 1))
+    return seconds
+
+
+def bare_row_seconds(stage: Stage, rows: int) -> float:
+    fill_source(stage, rows)
+    stage.lab.show(f"the bare loop drains {rows:,} rows")
+    directory, environment = stage.new_ledger(rows)
+    arguments = (str(RUNNERS), str(stage.engine.bare_batch), "batch", "rows")
+    seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
+    check_once(directory, range(1, rows + 1))
+    return seconds
+
+
+def fill_source(stage: Stage, rows: int) -> None:
+    stage.lab.show(f"filling {rows:,} rows")
+    first_at = datetime.now(UTC) - timedelta(hours=1, milliseconds=rows)
+    with stage.connect() as connection:
+        stage.engine.empty(connection)
+        connection.execute(text("DROP TABLE IF EXISTS post_schedule"))
+        connection.execute(text(stage.engine.source_table))
+        connection.execute(text("CREATE INDEX post_schedule_due ON post_schedule (status, run_at, id)"))
+        numbers, time = stage.engine.numbers(1, rows), stage.engine.time_of(first_at)
+        columns = "(id, post_detail_id, channel, run_at, status)"
+        connection.execute(
+            text(f"INSERT INTO post_schedule {columns} SELECT n, n, 'web', {time}, 'pending' FROM {numbers}")
+        )
+    stage.settle()
+
+
+def unfinished_rows(stage: Stage) -> int:
+    return round(stage.value("SELECT COUNT(*) FROM post_schedule WHERE status <> 'published'"))
 
 
 def measure_waiting(lab: Lab, type_name: str, label: str) -> Iterator[Figure]:
@@ -236,6 +303,7 @@ def _with(measure: Callable[..., Iterator[Figure]], *arguments: Any) -> Measure:
 BENCHMARKS: dict[str, Benchmark] = {
     "drain": Benchmark("1,000,000 no-op jobs, against a bare loop", measure_drain),
     "each": Benchmark('100,000 jobs with ack="each"', measure_each),
+    "rows": Benchmark("100,000 rows of a source, against a bare loop", measure_rows),
     "async": Benchmark("500 jobs that wait, as coroutines", _with(measure_waiting, "wait_async", "async def")),
     "threads": Benchmark("500 jobs that wait, in threads", _with(measure_waiting, "wait_threads", "threads=100")),
     "idle": Benchmark("CPU of a cycle without work", measure_idle, scales=False),

@@ -19,6 +19,16 @@ class Engine(ABC):
     name: ClassVar[str]
     driver: ClassVar[str]
     bare_batch: ClassVar[int]  # the batch size with which the bare loop is fastest
+    time_type: ClassVar[str]  # of a column
+
+    @property
+    def source_table(self) -> str:
+        """CREATE TABLE of an application's table, for sources."""
+        return (
+            "CREATE TABLE post_schedule (id BIGINT NOT NULL PRIMARY KEY, post_detail_id BIGINT, channel VARCHAR(20),"
+            f" run_at {self.time_type}, status VARCHAR(20), worker_id VARCHAR(64), locked_at {self.time_type},"
+            f" published_at {self.time_type})"
+        )
 
     @abstractmethod
     def numbers(self, first: int, last: int) -> str:
@@ -44,6 +54,7 @@ class Engine(ABC):
 class MariaDB(Engine):
     name = "mariadb"
     driver = "pymysql"
+    time_type = "DATETIME(6)"
     bare_batch = 1000
     FLUSH_SETTINGS: ClassVar = {
         "innodb_max_dirty_pages_pct": "0",
@@ -89,6 +100,7 @@ class MariaDB(Engine):
 class Postgres(Engine):
     name = "postgres"
     driver = "psycopg"
+    time_type = "TIMESTAMPTZ"
     bare_batch = 100
 
     def numbers(self, first: int, last: int) -> str:
@@ -110,6 +122,7 @@ class Postgres(Engine):
 class SQLite(Engine):
     name = "sqlite"
     driver = "sqlite3"
+    time_type = "TEXT"
     bare_batch = 1000
 
     def numbers(self, first: int, last: int) -> str:

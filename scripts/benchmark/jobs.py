@@ -11,6 +11,11 @@ def nothing(job: Job) -> None:
     record(job.id)
 
 
+@handler("nothing_row")
+def nothing_row(job: Job) -> None:
+    record(job.row["id"])
+
+
 @handler("nothing_each", ack="each")
 def nothing_each(job: Job) -> None:
     record(job.id)

@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
-from mayfly.settings import load_settings
+from mayfly.settings import load
 from tests.app_package import NAME, write_app_package
 from tests.declared_handlers import use_basic_handlers
 
@@ -49,7 +49,7 @@ def app(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("DATABASE_URL", migrated_url)
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "path", [*sys.path])  # handlers are also imported from MAYFLY_HOME
-    opened = App(load_settings())
+    opened = App(load().settings)  # without a snapshot, which no other process reads
     use_app(opened)
     yield opened
     opened.database.close()

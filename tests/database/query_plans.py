@@ -10,6 +10,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 
 BITMAP = "Bitmap Heap Scan"
+TABLES = ("mayfly", "source_row")  # how the names of our tables begin, and the alias of an application's
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def _of_sqlite(details: list[str]) -> QueryPlan:
     searches = [detail for detail in details if detail.startswith("SEARCH")]
     return QueryPlan(
         indexes=tuple(detail.split(" INDEX ")[-1].split()[0] for detail in searches),
-        scans=tuple(detail for detail in details if detail.startswith("SCAN mayfly")),
+        scans=tuple(detail for detail in details if detail.startswith(tuple(f"SCAN {name}" for name in TABLES))),
         sorts=any("TEMP B-TREE" in detail for detail in details),
         rows=None,
     )
@@ -53,7 +54,7 @@ def _of_sqlite(details: list[str]) -> QueryPlan:
 
 def _of_mariadb(plan: Any) -> QueryPlan:
     """Each `table` has its access type, and `r_rows`, the rows per loop of `r_loops`."""
-    tables = [node for node in _nodes(plan) if str(node.get("table_name", "<")).startswith("mayfly")]
+    tables = [node for node in _nodes(plan) if str(node.get("table_name", "<")).startswith(TABLES)]
     ranges = ("range", "ref", "const", "eq_ref")
     return QueryPlan(
         indexes=tuple(node["key"] for node in tables if node["access_type"] in ranges),

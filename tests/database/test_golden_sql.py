@@ -90,6 +90,7 @@ from tests.database.factories import (
     rows_of,
     run_sql,
 )
+from tests.database.source_factories import make_posts
 from tests.factories import insert_row, insert_rows
 from tests.sqlalchemy_engines import run
 from tests.statement_recorder import recorded_statements
@@ -153,6 +154,17 @@ def sections(database: Database) -> Iterator[str]:
     yield from watching(database)
     yield from cleaning(database)
     yield from external_workers(database)
+    yield from rows_of_sources(database)
+
+
+def rows_of_sources(database: Database) -> Iterator[str]:
+    posts = make_posts(database)
+    posts.insert(1, 2, 3)
+    posts.claim(1)  # reads the columns of the table, once per process
+    yield section("count due rows of a source", lambda: posts.count(cap=10))
+    yield section("claim rows", lambda: posts.claim(1))
+    [job] = posts.claim(1)
+    yield section("settle the job of a row", lambda: posts.settle(job))
 
 
 def settling(database: Database) -> Iterator[str]:

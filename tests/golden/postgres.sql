@@ -29,18 +29,18 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 -- claim
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim from a cursor
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim an assigned job first
 BEGIN;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
@@ -51,11 +51,11 @@ SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pe
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
@@ -666,7 +666,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
@@ -674,17 +674,17 @@ UPDATE mayfly_jobs SET lease_until = %(lease_until)s WHERE id = %(id)s AND worke
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
 -- finish an external job
-SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- finish an external job again
-SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
 
 -- redeliver expired jobs
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 BEGIN;
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, releases = 0, crashes = crashes + 1, suspect = 1, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing' AND lease_until <= %(expired_at)s;
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
@@ -710,3 +710,20 @@ SELECT 1 FROM mayfly_logouts WHERE session_id = %(id)s;
 
 -- find a token
 SELECT mayfly_tokens.name, mayfly_tokens.token_hash, mayfly_tokens.scopes, mayfly_tokens.created_at, mayfly_tokens.created_by, mayfly_tokens.expires_at, mayfly_tokens.revoked_at, mayfly_tokens.last_used_at FROM mayfly_tokens WHERE token_hash = %(token_hash)s;
+
+-- count due rows of a source
+SELECT COUNT(*) FROM (SELECT source_row."id" FROM "posts" AS source_row WHERE source_row."status" = %(pending_0)s AND source_row."run_at" <= %(due)s AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE unique_key = CONCAT('source:posts:', source_row."id") AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') OFFSET 0) ORDER BY source_row."run_at", source_row."id" LIMIT 11) AS range_0;
+
+-- claim rows
+BEGIN;
+SELECT source_row."id", source_row."run_at" FROM "posts" AS source_row WHERE source_row."status" = %(pending_0)s AND source_row."run_at" <= %(due)s AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE unique_key = CONCAT('source:posts:', source_row."id") AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') OFFSET 0) ORDER BY source_row."run_at", source_row."id" LIMIT 101;
+SELECT source_row."id", source_row."run_at", (SELECT row_to_json(fields) FROM (SELECT source_row."title" AS "title") AS fields), source_row."id", source_row."title" FROM "posts" AS source_row WHERE source_row."id" IN (2) AND (source_row."status" = %(pending_0)s) AND source_row."run_at" <= %(due)s ORDER BY source_row."id" FOR UPDATE SKIP LOCKED;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, status, worker_id, locked_at, lease_until, attempts, claims) SELECT %(type)s, (SELECT row_to_json(fields) FROM (SELECT source_row."title" AS "title") AS fields), %(lane)s, %(max_attempts)s, 1, %(now)s, CONCAT('source:posts:', source_row."id"), 'processing', %(worker_id)s, %(now)s, %(lease_until)s, 1, 1 FROM "posts" AS source_row WHERE source_row."id" IN (2) ORDER BY source_row."id" ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+SELECT id, unique_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s AND locked_at = %(now)s;
+UPDATE "posts" SET "status" = %(new_0)s, "worker_id" = %(new_1)s, "locked_at" = %(new_2)s WHERE "id" IN (2);
+
+-- settle the job of a row
+BEGIN;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+UPDATE "posts" SET "status" = %(new_0)s, "published_at" = %(new_1)s, "retry_count" = %(new_2)s, "last_error" = %(new_3)s WHERE "id" IN (3) AND "status" = %(old_0)s AND "worker_id" = %(old_1)s;
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;

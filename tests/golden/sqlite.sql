@@ -35,18 +35,18 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 -- claim
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim from a cursor
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim an assigned job first
 BEGIN IMMEDIATE;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
@@ -57,11 +57,11 @@ SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pendi
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;
@@ -674,7 +674,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE 'source:%' THEN 2 ELSE 0 END FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
@@ -683,17 +683,17 @@ UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id =
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- finish an external job
-SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- finish an external job again
-SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
+SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = :owner;
 
 -- redeliver expired jobs
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, releases = 0, crashes = crashes + 1, suspect = 1, last_error = :last_error WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing' AND lease_until <= :expired_at;
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (:job_id, :attempt, :worker_id, :outcome, :error, :fingerprint, :finished_at, :duration_ms);
@@ -719,3 +719,20 @@ SELECT 1 FROM mayfly_logouts WHERE session_id = :id;
 
 -- find a token
 SELECT mayfly_tokens.name, mayfly_tokens.token_hash, mayfly_tokens.scopes, mayfly_tokens.created_at, mayfly_tokens.created_by, mayfly_tokens.expires_at, mayfly_tokens.revoked_at, mayfly_tokens.last_used_at FROM mayfly_tokens WHERE token_hash = :token_hash;
+
+-- count due rows of a source
+SELECT COUNT(*) FROM (SELECT source_row."id" FROM "posts" AS source_row WHERE source_row."status" = :pending_0 AND source_row."run_at" <= :due_t AND REPLACE(source_row."run_at", 'T', ' ') <= :due AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE unique_key = 'source:posts:' || CAST(source_row."id" AS TEXT) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time')) ORDER BY source_row."run_at", source_row."id" LIMIT 11) AS range_0;
+
+-- claim rows
+BEGIN IMMEDIATE;
+SELECT source_row."id", source_row."run_at" FROM "posts" AS source_row WHERE source_row."status" = :pending_0 AND source_row."run_at" <= :due_t AND REPLACE(source_row."run_at", 'T', ' ') <= :due AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE unique_key = 'source:posts:' || CAST(source_row."id" AS TEXT) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time')) ORDER BY source_row."run_at", source_row."id" LIMIT 101;
+SELECT source_row."id", source_row."run_at", json_object('title', CASE typeof(source_row."title") WHEN 'blob' THEN hex(source_row."title") ELSE source_row."title" END), source_row."id", source_row."title" FROM "posts" AS source_row WHERE source_row."id" IN (2) AND (source_row."status" = :pending_0) AND source_row."run_at" <= :due_t AND REPLACE(source_row."run_at", 'T', ' ') <= :due ORDER BY source_row."id";
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, status, worker_id, locked_at, lease_until, attempts, claims) SELECT :type, json_object('title', CASE typeof(source_row."title") WHEN 'blob' THEN hex(source_row."title") ELSE source_row."title" END), :lane, :max_attempts, 1, :now, 'source:posts:' || CAST(source_row."id" AS TEXT), 'processing', :worker_id, :now, :lease_until, 1, 1 FROM "posts" AS source_row WHERE source_row."id" IN (2) ORDER BY source_row."id" ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+SELECT id, unique_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id AND locked_at = :now;
+UPDATE "posts" SET "status" = :new_0, "worker_id" = :new_1, "locked_at" = :new_2 WHERE "id" IN (2);
+
+-- settle the job of a row
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+UPDATE "posts" SET "status" = :new_0, "published_at" = :new_1, "retry_count" = :new_2, "last_error" = :new_3 WHERE "id" IN (3) AND "status" = :old_0 AND "worker_id" = :old_1;
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;

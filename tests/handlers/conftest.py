@@ -9,6 +9,7 @@ from mayfly.registry import load_handlers, packages_named
 from mayfly.schema.migrations import app_tables, migrate
 from mayfly.testing import using_database
 from tests.database_pool import DatabasePool
+from tests.declared_handlers import scan_packages_once
 from tests.handlers.community import Community
 
 # Imported before any test hides declarations: a module is imported only once.
@@ -20,6 +21,11 @@ def migrate_all(url: str) -> None:
     migrate(url)
     for tables in app_tables(packages_named(["handlers"])):
         migrate(url, tables)
+
+
+@pytest.fixture(autouse=True)
+def _known_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    scan_packages_once(monkeypatch)
 
 
 @pytest.fixture

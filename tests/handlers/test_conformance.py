@@ -42,6 +42,34 @@ COVERED_BY = {
         "maintenance/test_purging.py::test_unused_sessions_are_purged_in_slices",
     ),
     "maintenance/retention.py": ("maintenance/test_retention.py::test_old_records_are_deleted_and_needed_ones_stay",),
+    "campaigns/campaign.py": (
+        "campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",
+        "campaigns/test_events.py::test_a_pause_cancels_what_is_pending_and_a_resume_plans_it_again",
+    ),
+    "campaigns/cli.py": ("campaigns/test_cli.py::test_campaigns_are_listed_and_shown",),
+    "campaigns/closing.py": (
+        "campaigns/test_events.py::test_jobs_that_end_without_their_handler_end_their_executions",
+        "campaigns/test_events.py::test_the_figures_of_a_campaign_are_metrics",
+        "campaigns/test_events.py::test_a_pause_cancels_what_is_pending_and_a_resume_plans_it_again",
+    ),
+    "campaigns/contact_events.py": (
+        "campaigns/test_events.py::test_later_messages_to_a_stopped_contact_are_skipped_with_the_reason",
+    ),
+    "campaigns/delivery.py": ("campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",),
+    "campaigns/enrolment.py": ("campaigns/test_sending.py::test_a_person_is_enrolled_once_and_only_if_allowed",),
+    "campaigns/gmail.py": (
+        "campaigns/test_providers.py::test_one_runner_refreshes_a_token_while_others_use_the_old_one_or_wait",
+    ),
+    "campaigns/planning.py": (
+        "campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",
+        "campaigns/test_events.py::test_a_pause_cancels_what_is_pending_and_a_resume_plans_it_again",
+    ),
+    "campaigns/preview.py": ("campaigns/test_cli.py::test_a_preview_shows_what_a_launch_does_and_writes_nothing",),
+    "campaigns/senders.py": (
+        "campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",
+        "campaigns/test_providers.py::test_a_revoked_account_has_a_cooldown_and_others_send_its_messages",
+    ),
+    "campaigns/warmup.py": ("campaigns/test_events.py::test_a_complaint_about_a_sent_message_counts_for_its_sender",),
     "idempotency.py": (
         "mail/test_send_email.py::test_the_same_effect_happens_once",
         "mail/test_send_email.py::test_two_runs_do_not_hand_over_the_same_effect",

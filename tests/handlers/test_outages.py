@@ -26,7 +26,7 @@ from tests.receivers import free_port
 OUTAGE = timedelta(hours=6)
 CALLING = {
     "send_email", "notify_push", "enrich_prospect", "publish_post", "ai_summarize_board", "ai_suggest_post",
-    "gpt_ai_cofac_nudging",
+    "gpt_ai_cofac_nudging", "send_step_email", "send_step_sms", "send_step_voicemail",
 }  # fmt: skip
 
 

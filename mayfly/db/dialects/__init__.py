@@ -99,6 +99,7 @@ class Dialect:
     row_lock: ClassVar[str] = " FOR UPDATE"
     newest: ClassVar[str] = ""  # appended to a SELECT: reads what is committed by now, at every isolation level
     claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
+    for_each_row: ClassVar[str] = ""  # appended to a subquery that is to be run for each row, and not joined
     has_times: ClassVar[bool] = True  # a type for times, which compares them whatever their text
 
     @property

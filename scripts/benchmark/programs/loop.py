@@ -1,4 +1,4 @@
-"""The yardstick: lock, update, run nothing, update, in a plain loop on the same table."""
+"""The yardstick: lock, update, run nothing, update, in a plain loop on Mayfly's table or an application's."""
 
 import os
 import sys
@@ -19,6 +19,14 @@ FINISH = (
     "UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, started_at = {now}, finished_at = {now},"
     " duration_ms = 0 WHERE id IN ({ids}) AND worker_id = '{worker}' AND claims = 1 AND status = 'processing'"
 )
+ROWS = (
+    "SELECT id, post_detail_id, channel FROM post_schedule WHERE status = 'pending' AND run_at <= {now}"
+    " ORDER BY run_at, id LIMIT {size}{lock}",
+    "UPDATE post_schedule SET status = 'processing', worker_id = '{worker}', locked_at = {now} WHERE id IN ({ids})",
+    "UPDATE post_schedule SET status = 'published', published_at = {now} WHERE id IN ({ids})"
+    " AND worker_id = '{worker}' AND status = 'processing'",
+)
+STATEMENTS = {"jobs": (DUE, TAKE, FINISH), "rows": ROWS}
 CLOCKS = {
     "pymysql": "UTC_TIMESTAMP(6)",
     "psycopg": "clock_timestamp()",
@@ -29,7 +37,8 @@ CLOCKS = {
 class Loop:
     """Lock, update, run nothing, update; until nothing is left."""
 
-    def __init__(self, size: int, ack: str) -> None:
+    def __init__(self, size: int, ack: str, table: str) -> None:
+        self._due, self._claim, self._end = STATEMENTS[table]
         self._connection = connect()
         self._cursor = self._connection.cursor()
         self._is_embedded = DRIVER == "sqlite3"
@@ -50,16 +59,16 @@ class Loop:
 
     def _take(self) -> list[int]:
         self._begin()
-        self._cursor.execute(DUE.format(**self._words))
+        self._cursor.execute(self._due.format(**self._words))
         ids = [row[0] for row in self._cursor.fetchall()]
         if ids:
-            self._cursor.execute(TAKE.format(ids=",".join(map(str, ids)), **self._words))
+            self._cursor.execute(self._claim.format(ids=",".join(map(str, ids)), **self._words))
         self._commit()
         return ids
 
     def _finish(self, ids: Sequence[int]) -> None:
         self._begin()
-        self._cursor.execute(FINISH.format(ids=",".join(map(str, ids)), **self._words))
+        self._cursor.execute(self._end.format(ids=",".join(map(str, ids)), **self._words))
         self._commit()
 
     def _begin(self) -> None:
@@ -91,9 +100,9 @@ def in_processes(number: int, work: Callable[[], None]) -> int:
 
 
 def main() -> None:
-    processes, size, ack = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    processes, size, ack, table = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     load_driver()  # once, before the fork
-    sys.exit(1 if in_processes(processes, lambda: Loop(size, ack).run()) else 0)
+    sys.exit(1 if in_processes(processes, lambda: Loop(size, ack, table).run()) else 0)
 
 
 if __name__ == "__main__":

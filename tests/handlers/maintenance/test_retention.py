@@ -47,6 +47,10 @@ def nudge(day: str, at: datetime) -> dict[str, Any]:
     return {"board_id": 1, "day": day, "state": "silent", "job_id": 1, "changed_at": at}
 
 
+def campaign(number: int, ended_at: datetime | None) -> dict[str, Any]:
+    return {"id": number, "name": f"c{number}", "zone": "UTC", "created_at": OLD, "ended_at": ended_at}
+
+
 def prune() -> Drained:
     enqueue("prune_records")
     return drain(raises=False)
@@ -71,14 +75,23 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
     insert(platform, "app_suggestions", *suggestions)
     for name, until_at in (("old", OLD), ("new", RECENT)):
         insert(platform, "app_cooldowns", {"provider": name, "until_at": until_at, "reason": ""})
+    campaigns = [campaign(1, OLD), campaign(2, RECENT), campaign(3, None)]
+    insert(platform, "app_campaigns", *campaigns)
+    enrolled = [{"campaign_id": each["id"], "contact_id": 1} for each in campaigns]
+    insert(platform, "app_enrolments", *enrolled)
+    insert(platform, "app_step_executions", *({**each, "step_id": 1, "status": "SENT"} for each in enrolled))
+    sends = [{"sender_id": 1, "local_date": f"{at:%F}", "day_limit": 5, "sends": 3} for at in (OLD, RECENT)]
+    insert(platform, "app_sender_days", *sends)
 
     [run] = prune().runs
 
     assert run.result == {
         "app_idempotency": 2, "app_cached_answers": 1, "app_blast_mails": 1, "app_templates": 1, "app_llm_calls": 1,
-        "app_nudges": 1, "app_suggestions": 1, "app_cooldowns": 1,
+        "app_nudges": 1, "app_suggestions": 1, "app_step_executions": 1, "app_enrolments": 1, "app_sender_days": 1,
+        "app_cooldowns": 1,
     }  # fmt: skip
     left = {
+        "app_enrolments": "campaign_id", "app_step_executions": "campaign_id",
         "app_idempotency": "effect_key", "app_blast_mails": "blast", "app_templates": "template_key",
         "app_cooldowns": "provider",
     }  # fmt: skip
@@ -86,6 +99,8 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
         table: [row[0] for row in select(platform, f"SELECT {column} FROM {table} ORDER BY {column}")]
         for table, column in left.items()
     } == {
+        "app_enrolments": [2, 3],
+        "app_step_executions": [2, 3],
         "app_idempotency": ["doubt", "new"],
         "app_blast_mails": ["new", "sending"],
         "app_templates": ["blast:extended", "blast:new", "blast:sending", "welcome"],

@@ -26,10 +26,11 @@ ALL = list(commands(mayfly, ROOT))
 
 
 def test_every_verb_of_the_table_is_a_command_of_its_name() -> None:
-    """`mayfly retry` is the function retry."""
+    """`mayfly retry` is the function retry. Modules of HANDLERS may add others."""
     listed = mayfly.list_commands(click.Context(mayfly))
 
-    assert listed == sorted(VERBS)
+    assert sorted(VERBS.keys() & listed) == sorted(VERBS)
+    assert listed == sorted(listed)
     assert [mayfly.get_command(click.Context(mayfly), name).name for name in listed] == listed  # type: ignore[union-attr]
 
 

@@ -1,0 +1,175 @@
+"""`mayfly campaigns`: list, show, launch, pause, resume, cancel and preview campaigns."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from sqlalchemy import Connection, func, select
+
+from handlers.campaigns import campaign as actions
+from handlers.campaigns.campaign import Campaign, Scope, find_campaign, load_steps
+from handlers.campaigns.closing import figures_of
+from handlers.campaigns.preview import PreviewLine
+from handlers.campaigns.preview import preview as preview_lines
+from handlers.campaigns.tables import campaigns as campaigns_table
+from handlers.campaigns.tables import executions, sender_accounts
+from mayfly import database
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+name_argument = click.argument("name")
+
+
+@click.group()
+def campaigns() -> None:
+    """Campaigns: list, launch, pause, resume, preview."""
+
+
+@campaigns.command("list")
+@json_option
+def list_campaigns(as_json: bool) -> None:
+    """List campaigns with their status and messages."""
+    rows = database().read(_overview)
+    lines = [f"{row['name']:<30} {row['status']:<10} {_figures_text(row['figures'])}".rstrip() for row in rows]
+    _print(rows, as_json, "\n".join(lines) or "There are no campaigns.")
+
+
+@campaigns.command()
+@name_argument
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show the steps, figures and senders of a campaign."""
+    facts = database().read(lambda connection: _facts(connection, find_campaign(connection, name)))
+    _print(facts, as_json, _facts_text(facts))
+
+
+@campaigns.command()
+@name_argument
+def launch(name: str) -> None:
+    """Launch a draft; cancel it within the delay if needed."""
+    launch_at = actions.launch(database(), name)
+    click.echo(f"Campaign {name} starts at {launch_at:%Y-%m-%d %H:%M:%S} UTC.")
+
+
+@campaigns.command()
+@name_argument
+def pause(name: str) -> None:
+    """Pause: cancel messages that are not handed over."""
+    _act(actions.pause, name, "paused: pending messages are cancelled within one cycle")
+
+
+@campaigns.command()
+@name_argument
+def resume(name: str) -> None:
+    """Resume: plan unsent messages again from now on."""
+    _act(actions.resume, name, "resumed: unsent messages are planned again")
+
+
+@campaigns.command()
+@name_argument
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+def cancel(name: str, yes: bool) -> None:
+    """Cancel for good: nothing more is sent."""
+    if not yes:
+        click.confirm(f"Cancel the campaign {name}? It cannot be resumed.", abort=True)
+    _act(actions.cancel, name, "cancelled")
+
+
+@campaigns.command()
+@name_argument
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of rows.")
+@json_option
+def preview(name: str, limit: int, as_json: bool) -> None:
+    """Show who would get what and when; writes nothing."""
+    lines = preview_lines(database(), name)
+    text = [*map(_preview_text, lines[:limit]), *([f"and {len(lines) - limit} more"] if len(lines) > limit else [])]
+    _print([_preview_facts(each) for each in lines[:limit]], as_json, "\n".join([*text, _summary(lines)]))
+
+
+def _act(action: Callable[[Scope, str], None], name: str, text: str) -> None:
+    action(database(), name)
+    click.echo(f"Campaign {name} {text}.")
+
+
+def _print(facts: object, as_json: bool, text: str) -> None:
+    click.echo(json.dumps(facts, indent=2) if as_json else text)
+
+
+# --- facts and texts --------------------------------------------------------------------------------------
+
+
+def _overview(connection: Connection) -> list[dict[str, Any]]:
+    c = campaigns_table.c
+    rows = connection.execute(select(c.id, c.name, c.status).order_by(c.id)).all()
+    return [
+        {"name": row.name, "status": row.status, "figures": figures_of(connection, row.id)} for row in rows
+    ]  # fmt: skip
+
+
+def _facts(connection: Connection, campaign: Campaign) -> dict[str, Any]:
+    e = executions.c
+    query = select(e.step_id, e.status, func.count()).where(e.campaign_id == campaign.id)
+    by_step = {(row[0], row[1]): row[2] for row in connection.execute(query.group_by(e.step_id, e.status))}
+    found = [
+        {
+            "step": number, "channel": step.channel, "template": step.template_key, "days": step.days,
+            "scheduled_at": _time(step.scheduled_at), "planned_at": _time(step.planned_at),
+            "messages": {status: n for (step_id, status), n in sorted(by_step.items()) if step_id == step.id},
+        }
+        for number, step in enumerate(load_steps(connection, campaign.id), 1)
+    ]  # fmt: skip
+    return {
+        "name": campaign.name, "status": campaign.status, "launch_at": _time(campaign.launch_at),
+        "started_at": _time(campaign.started_at), "figures": figures_of(connection, campaign.id), "steps": found,
+        "senders": _senders(connection),
+    }  # fmt: skip
+
+
+def _senders(connection: Connection) -> list[dict[str, Any]]:
+    rows = connection.execute(select(sender_accounts).order_by(sender_accounts.c.id)).all()
+    return [
+        {
+            "name": row.name, "provider": row.provider, "limit": row.current_limit, "health": row.health,
+            "cooldown_until": _time(row.cooldown_until), "cooldown_reason": row.cooldown_reason,
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def _facts_text(facts: dict[str, Any]) -> str:
+    times = [f"{name} {facts[name]}" for name in ("launch_at", "started_at") if facts[name]]
+    lines = [f"{facts['name']}  {facts['status']}  {', '.join(times)}".rstrip(), _figures_text(facts["figures"])]
+    for step in facts["steps"]:
+        begin = f"step {step['step']}  {step['channel']:<9}  day {step['days']}  {step['template']}"
+        lines.append(f"{begin}  {_figures_text(step['messages'])}".rstrip())
+    for sender in facts["senders"]:
+        cooldown = f"  cooldown until {sender['cooldown_until']}: {sender['cooldown_reason']}"
+        begin = f"sender {sender['name']}  limit {sender['limit']}  health {sender['health']}"
+        lines.append(f"{begin}{cooldown if sender['cooldown_until'] else ''}")
+    return "\n".join(lines)
+
+
+def _figures_text(figures: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in figures.items())
+
+
+def _preview_text(line: PreviewLine) -> str:
+    who = f"{line.contact_id} {line.name}"
+    if line.at is None:
+        return f"{who}  {f'step {line.step} {line.channel}  ' if line.step else ''}nothing: {line.reason}"
+    return f"{who}  step {line.step} {line.channel}  {line.template}  {line.at:%Y-%m-%d %H:%M} UTC ({line.zone})"
+
+
+def _preview_facts(line: PreviewLine) -> dict[str, Any]:
+    return {**line._asdict(), "at": _time(line.at)}
+
+
+def _summary(lines: Sequence[PreviewLine]) -> str:
+    sent = sum(each.at is not None for each in lines)
+    last = max((each.at for each in lines if each.at is not None), default=None)
+    until = f", the last one at {last:%Y-%m-%d %H:%M} UTC" if last else ""
+    return f"{sent} messages to {len({each.contact_id for each in lines if each.at})} contacts{until}."
+
+
+def _time(at: Any) -> str | None:
+    return None if at is None else at.isoformat()

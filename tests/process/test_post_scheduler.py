@@ -1,0 +1,107 @@
+"""examples/post_scheduler: an application's own table, processed in place of its cron script."""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mayfly.clock import monotonic
+from tests.process.installation import CHECKOUT, Installation
+
+EXAMPLE = CHECKOUT / "examples" / "post_scheduler"
+POSTS = 50
+PHRASES = (
+    "Database connection verified",
+    f"Pending jobs: {POSTS}",
+    f"Calculated worker count: 5 (pending={POSTS}, batch=5, max=5) lane=publish_post",
+    "Spawning 5 workers...",
+    "Spawning worker: ",
+    "Starting ephemeral worker",
+    "Processing 5 jobs...",
+    "completed successfully (",
+    "Dispatch Summary:",
+)
+
+
+@pytest.fixture
+def scheduler(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """The example in a directory of its own, with the tables of the application and those of Mayfly."""
+    home = tmp_path / "scheduler"
+    shutil.copytree(EXAMPLE, home, ignore=shutil.ignore_patterns("__pycache__"))
+    paths = {"PYTHONPATH": f"{home}:{CHECKOUT}", "HANDLERS": "posts", "STATE_DIR": str(tmp_path / "state")}
+    made = Installation(home, database_url, settings=paths, new_interpreters=True)
+    run_script(made, "schema.sql")
+    assert made.run("mayfly", "migrate").returncode == 0
+    yield made
+    made.end()
+
+
+def run_script(installation: Installation, name: str) -> list[Sequence[Any]]:
+    """The rows of each of its queries."""
+    script = re.sub(r"--[^\n]*", "", (EXAMPLE / name).read_text())
+    found = []
+    for statement in filter(None, map(str.strip, script.split(";"))):
+        if statement.startswith("SELECT"):
+            found.append(installation.rows(statement))
+        else:
+            installation.execute(statement)
+    return found
+
+
+def check_published_once(scheduler: Installation) -> None:
+    posts = scheduler.rows("SELECT * FROM post_schedule")
+    assert Counter((post.status, post.retry_count, post.last_error) for post in posts) == {
+        ("published", 1, None): POSTS
+    }
+    assert all(post.published_at is not None and post.locked_at is not None for post in posts)
+    published = scheduler.rows("SELECT post_schedule_id FROM published_posts")
+    assert sorted(row.post_schedule_id for row in published) == sorted(post.id for post in posts)
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_fifty_posts_are_published_by_five_workers(scheduler: Installation) -> None:
+    """Each once, with the log lines and the answers of the runbook that operators know."""
+    run_script(scheduler, "posts.sql")
+
+    planned = scheduler.dispatch("--dry-run")
+    cycle = scheduler.dispatch(POST_SECONDS="0.1")
+
+    assert "publish_post  50       0        5       5" in planned.stdout
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    check_published_once(scheduler)
+    assert [phrase for phrase in PHRASES if phrase not in scheduler.log] == []
+    by_status, due, stuck, by_worker, failed = run_script(scheduler, "runbook.sql")
+    assert [tuple(row) for row in by_status] == [("published", POSTS)]
+    assert (due, stuck, failed) == ([], [], [])
+    assert len(by_worker) == 5
+    assert sum(row.posts for row in by_worker) == POSTS
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_a_post_that_cannot_be_published_is_in_the_runbook(scheduler: Installation) -> None:
+    run_script(scheduler, "posts.sql")
+    scheduler.execute("DELETE FROM post_details WHERE title = 'Post 7'")
+
+    scheduler.dispatch(POST_SECONDS="0")
+
+    *_, failed = run_script(scheduler, "runbook.sql")
+    assert [tuple(row) for row in failed] == [(7, 1, "there is no post 7")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_two_seconds_per_post_take_about_twenty_seconds(scheduler: Installation) -> None:
+    """One worker would take 100 s."""
+    run_script(scheduler, "posts.sql")
+    started = monotonic()
+
+    scheduler.dispatch()
+
+    seconds = monotonic() - started
+    print(f"{POSTS} posts of 2 s in {seconds:.1f} s")
+    check_published_once(scheduler)
+    assert seconds < 50
