@@ -18,6 +18,7 @@ from console.rate_limit import LoginAttempts, RateLimiter
 from console.sessions import Session, SessionStore
 from console.tasks import BackgroundTasks
 from mayfly import log_messages
+from mayfly.admin.actions import open_sources
 from mayfly.admin.auth import Token
 from mayfly.client import App, use_app
 from mayfly.clock import host_now, milliseconds
@@ -48,6 +49,7 @@ class ConsoleContext:
         self.settings = settings
         self.database = database
         self.log = log
+        self.sources = open_sources(settings, database)
         self.producer = App(settings, database)
         self.totals = ExternalTotals(database, _totals_name(settings, database), settings.success_lanes)
         self.rate_limiter = RateLimiter(settings.console_rate)

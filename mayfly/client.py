@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack, cast
 
 from mayfly import json_text, log_messages
-from mayfly.admin.actions import CANCEL, abandon_batch, act
+from mayfly.admin.actions import CANCEL, abandon_batch, act, open_sources
 from mayfly.admin.auth import PYTHON, this_user
 from mayfly.admin.filters import JobFilter
 from mayfly.clock import clock_from, host_now
@@ -309,7 +309,9 @@ class OwnBatch(Batch):
             elif self._job.buffered_jobs is not None:
                 del self._job.buffered_jobs[self._buffered_before :]
         elif error is not None:
-            abandon_batch(current_app().database, self.key, f"{type(error).__name__}: {error}")
+            app = current_app()
+            because = f"{type(error).__name__}: {error}"
+            abandon_batch(app.database, self.key, because, sources=open_sources(app.settings, app.database))
         elif not seal_batch(current_app().database, self.key):
             raise BatchClosed(self.key, _CLOSED_ELSEWHERE)
 
@@ -387,10 +389,11 @@ def cancel(
     Pending jobs are cancelled at once. A running handler sees the request in `job.cancelled`. If it returns anyway,
     its job is done; if the job would be retried, it is cancelled instead.
     """
-    database = current_app().database
+    app = current_app()
+    database = app.database
     before = None if older_than is None else created_before(database, older_than)
     which = JobFilter(ids or None, group_key, lane, type, status, before)
-    done = act(database, CANCEL, which, this_user(PYTHON), reason)
+    done = act(database, CANCEL, which, this_user(PYTHON), reason, sources=open_sources(app.settings, database))
     return Cancelled(done.changed, done.requested)
 
 

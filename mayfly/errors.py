@@ -136,7 +136,7 @@ class SourceUnusable(MayflyError):
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"The source {source} cannot be used: {reason}. Run `mayfly sources check {source}`.")
-        self.source = source
+        self.source, self.reason = source, reason
 
 
 class DriverMissing(DatabaseError):

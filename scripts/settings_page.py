@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pydantic.fields import FieldInfo
+
 from mayfly.settings import load
-from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values, variable_of
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, SourceModel, allowed_values, variable_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
@@ -13,7 +15,10 @@ BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
 
 def page_with_tables(page: str) -> str:
     """The page with a new table between each pair of markers."""
-    for name, rows in (("settings", settings_rows()), ("lanes", lanes_rows()), ("accounts", accounts_rows())):
+    tables = {
+        "settings": settings_rows(), "lanes": lanes_rows(), "accounts": accounts_rows(), "sources": sources_rows()
+    }  # fmt: skip
+    for name, rows in tables.items():
         start, end = f"<!-- {name}: written by scripts/settings_page.py -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)
         page = f"{before}{start}{_table(rows)}{end}{rest.split(end)[1]}"
@@ -44,6 +49,20 @@ def accounts_rows() -> list[tuple[str, ...]]:
         for name, field in AccountModel.model_fields.items()
     ]
     return [("name", "allowed", "meaning"), *rows]
+
+
+def sources_rows() -> list[tuple[str, ...]]:
+    rows = [
+        (f"`{name}`", _source_default(field), allowed_values(field), field.description or "")
+        for name, field in SourceModel.model_fields.items()
+    ]
+    return [("name", "default", "allowed", "meaning"), *rows]
+
+
+def _source_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    return f"`{field.default}`" if field.default else "none"
 
 
 def _shown_defaults() -> Mapping[str, str]:

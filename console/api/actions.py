@@ -48,7 +48,9 @@ class DelayRequest(ReasonRequest):
 
 # A filter needs one of these fields; with the JSON type of its value.
 SELECTING = {
-    **dict.fromkeys(("lane", "type", "group_key", "error", "created_before", "created_after", "text"), "string"),
+    **dict.fromkeys(
+        ("lane", "type", "group_key", "error", "created_before", "created_after", "text", "source"), "string"
+    ),
     **dict.fromkeys(("ids", "payload"), "array"),
 }
 
@@ -61,7 +63,8 @@ def _given(name: str, kind: str) -> dict[str, Any]:
 class FilterRequest(ReasonRequest):
     """Jobs that match all given fields. With `dry_run` they are only counted, up to 10,001.
 
-    `text` is searched in payloads, errors and keys, `payload` has fields such as `order.id=7`.
+    `text` is searched in payloads, errors and keys, `payload` has fields such as `order.id=7`. `row` is the primary
+    key of a row of the table of `source`.
     """
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [_given(name, kind) for name, kind in SELECTING.items()]})
@@ -76,6 +79,8 @@ class FilterRequest(ReasonRequest):
     created_after: Timestamp | None = None
     text: SearchText | None = None
     payload: Annotated[list[PayloadField], documented(minItems=1)] | None = None
+    source: StorableText | None = None
+    row: StorableText | None = None
     dry_run: bool = False
 
     @property
@@ -144,6 +149,7 @@ class Actions:
 
     def __init__(self, context: Context, actor: TokenActor) -> None:
         self._database, self._actor, self._redacted = context.database, actor, context.settings.redact
+        self._sources = context.sources
         self.run = context.run
 
     def act_on_one(self, verb: Verb, job_id: int, request: ReasonRequest) -> ActionResponse:
@@ -166,7 +172,7 @@ class Actions:
 
     def _act(self, verb: Verb, job_filter: JobFilter, request: ReasonRequest) -> ActionResponse:
         until = getattr(request, "until", None)
-        result = act(self._database, verb, job_filter, self._actor, request.reason, until)
+        result = act(self._database, verb, job_filter, self._actor, request.reason, until, sources=self._sources)
         changed, told, held, skipped = result
         return ActionResponse(changed=changed, told=told, held=held, skipped=skipped)
 

@@ -53,10 +53,13 @@ def job_filter(
     payload: Annotated[
         list[PayloadField] | None, Query(description="Payload fields, searched likewise: `order.id=7`.")
     ] = None,
+    source: Annotated[StorableText | None, Query(description="Jobs of rows of this source.")] = None,
+    row: Annotated[StorableText | None, Query(description="The primary key of a row of this source.")] = None,
 ) -> JobFilter:
     return JobFilter(
         lane=lane, type=type, status=status, group_key=group_key, error=error, created_before=created_before,
         created_after=created_after, text=text, payload=None if payload is None else tuple(map(parse_field, payload)),
+        source=source, row=row,
     )  # fmt: skip
 
 

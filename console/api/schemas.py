@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from functools import cache
-from types import GenericAlias
+from types import GenericAlias, NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from fastapi import Depends, HTTPException, Path, Request, Response, Security
@@ -182,7 +182,8 @@ def _field_type(hint: Any) -> Any:
     members = get_args(hint)
     if get_origin(hint) is tuple and hasattr(members[0], "_fields"):
         return GenericAlias(list, (model_of(members[0]),))
-    return hint
+    views = [each for each in members if hasattr(each, "_fields")]
+    return model_of(views[0]) | None if views and NoneType in members else hint
 
 
 def list_of(name: str, view: Any) -> type[BaseModel]:

@@ -25,7 +25,15 @@ APPLIES_TO = {
     "discard": "dead",
     "delay": "pending",
 }
-CLI_OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
+CLI_OPTIONS = {
+    "group": "--group",
+    "lane": "--lane",
+    "type": "--type",
+    "status": "--status",
+    "error": "--error",
+    "source": "--source",
+    "row": "--row",
+}
 
 
 @router.get("/jobs/confirm")
@@ -71,7 +79,15 @@ async def act_on_jobs(
         count_matching, context.database, verb, job_filter, until_at, MAX_ROWS_ESTIMATED, search.visible
     )
     work = partial(
-        act, context.database, verb, job_filter, user, reason.strip() or None, until_at, visible=search.visible
+        act,
+        context.database,
+        verb,
+        job_filter,
+        user,
+        reason.strip() or None,
+        until_at,
+        visible=search.visible,
+        sources=context.sources,
     )
     if not matching.is_more and matching.number <= MAX_AT_ONCE:
         return redirect(request, local_path(back), (await context.run(work)).text(verb.past_tense))

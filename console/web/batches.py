@@ -52,7 +52,8 @@ async def seal(request: Request, context: Context, user: Operator, name: Text = 
 async def abandon(request: Request, context: Context, user: Operator, name: Text = "", reason: Text = "") -> Response:
     await _check(context, "abandon", name)
     matching = await context.run(count_matching, context.database, CANCEL, _pending(name))
-    work = partial(abandon_batch, context.database, name, reason.strip() or "no reason given", user)
+    because = reason.strip() or "no reason given"
+    work = partial(abandon_batch, context.database, name, because, user, sources=context.sources)
     if not matching.is_more and matching.number <= MAX_AT_ONCE:
         cancelled = (await context.run(work)).text(CANCEL.past_tense)
         return redirect(request, "/batches", f"Abandoned the batch {name}. {cancelled}")

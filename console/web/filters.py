@@ -30,6 +30,8 @@ class PageFilter(NamedTuple):
     text: str = ""
     field: str = ""
     value: str = ""
+    source: str = ""
+    row: str = ""  # its primary key
 
     @property
     def query(self) -> dict[str, str]:
@@ -53,6 +55,8 @@ class PageFilter(NamedTuple):
         return (*fields, *([parse_field(self.text)] if FIELD_TEXT.match(self.text) else [])) or None
 
     def job_filter(self, now: datetime) -> JobFilter:
+        if self.row and not self.source:
+            raise BadField("row", self.row, "given together with its source")
         return JobFilter(
             ids=parse_ids(self.id),
             group_key=self.group or None,
@@ -65,6 +69,8 @@ class PageFilter(NamedTuple):
             finished_after=parse_past("ended", self.ended, now),
             text=self.plain_text or None,
             payload=self.payload,
+            source=self.source or None,
+            row=self.row or None,
         ).checked()
 
     def with_fixed_times(self, now: datetime) -> "PageFilter":

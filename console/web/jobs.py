@@ -121,7 +121,7 @@ async def show(request: Request, context: Context, _user: Viewer, after: str | N
         request, "jobs.html", 422 if error else 200, page_filter=page_filter, page=page, error=error,
         tabs=_tabs(request, page_filter, counts),
         verbs=OFFERED.get(page_filter.status, ()), searched=MAX_ROWS_SEARCHED,
-        types=sorted(context.registry.handlers),
+        types=sorted(context.registry.handlers), sources=sorted(context.settings.sources),
         next_url=page.next and url(request, "/jobs", **page_filter.query, after=page.next),
         first_url=after and url(request, "/jobs", **page_filter.query),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Screens with one list, as pages and as files: cycles, runners, limits, audit and settings."""
+"""Screens with one list, as pages and as files: cycles, runners, limits, sources, audit and settings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -15,6 +15,7 @@ from mayfly.admin.filters import MAX_ID
 from mayfly.admin.fleet import Gap, is_overrun, list_ended, list_minutes, list_runners, read_regularity
 from mayfly.admin.jobs import facts_of
 from mayfly.admin.lanes import limits_page, list_limits, used_up
+from mayfly.admin.sources import list_sources
 from mayfly.db.connection import Connection
 from mayfly.errors import SettingsError
 from mayfly.queue.outcome import storable
@@ -58,6 +59,15 @@ async def limits(request: Request, context: Context, _user: Viewer, first: First
     full = [] if first else await context.read(used_up, now, MAX_ON_TOP)
     page, following = await context.read(limits_page, now, PAGE_SIZE, storable(first.strip()))
     return _page(request, "limits", {"from": following}, not first, full=full, page=page, first=first)
+
+
+@router.get("/sources")
+async def sources(request: Request, context: Context, _user: Viewer) -> Response:
+    return render(request, "sources.html", sources=await context.read(list_sources, context.settings, context.now()))
+
+
+async def exported_sources(context: Context) -> list[export.Facts]:
+    return [facts_of(each) for each in await context.read(list_sources, context.settings, context.now())]
 
 
 @router.get("/audit")
@@ -105,4 +115,5 @@ _export("cycles", lambda connection, now: list_minutes(connection, now, MAX_EXPO
 _export("runners", lambda connection, _now: list_runners(connection, MAX_EXPORTED))
 _export("limits", list_limits)
 _export("audit", lambda connection, _now: list_audit(connection, MAX_EXPORTED))
+export.add_routes(router, "sources", exported_sources)
 export.add_routes(router, "settings", exported_settings, Admin)

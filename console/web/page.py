@@ -50,6 +50,7 @@ SCREENS: Sequence[Screen] = (
     Screen("/cycles", "Cycles"),
     Screen("/runners", "Runners"),
     Screen("/limits", "Limits"),
+    Screen("/sources", "Sources"),
     Screen("/audit", "Audit"),
     Screen("/settings", "Settings", ADMIN),
     Screen("/enqueue", "Enqueue", OPERATOR),
@@ -217,7 +218,7 @@ def _common(request: Request) -> dict[str, Any]:
         "path": path,
         "is_production": context.environment.lower().startswith(("prod", "live")),
         "may": user.may if user else lambda _role: False,
-        "navigation": [each for each in SCREENS if user and user.may(each.role)],
+        "navigation": _navigation(user, has_sources=bool(context.settings.sources)),
         "now": now,
         "static": lambda each: url(request, static.address(each)),
         "theme": theme if theme in THEMES else "system",
@@ -226,6 +227,12 @@ def _common(request: Request) -> dict[str, Any]:
         "user": user,
         "version": __version__,
     }
+
+
+def _navigation(user: Session | None, has_sources: bool) -> list[Screen]:
+    """Most installations have no sources."""
+    shown = (each for each in SCREENS if has_sources or each.path != "/sources")
+    return [each for each in shown if user and user.may(each.role)]
 
 
 def _flash(request: Request, session: Session | None) -> str | None:

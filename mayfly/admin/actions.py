@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mayfly.admin.auth import Actor, AuditEntry, audited
 from mayfly.admin.filters import (
@@ -35,6 +35,9 @@ from mayfly.queue.outcome import bounded, storable
 from mayfly.queue.prune import prune, searches
 from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, WAITING_LENGTH
 from mayfly.settings import Settings
+
+if TYPE_CHECKING:
+    from mayfly.queue.sources import Sources
 
 ROWS_PER_SLICE = 1000
 MAX_MATCHING_COUNTED = 10_000
@@ -124,6 +127,7 @@ def _cancel(connection: Connection, ids: Sequence[int], action: "BulkAction") ->
     running = [job_id for job_id, status in rows if status == PROCESSING]
     if pending:
         connection.execute(CANCEL_PENDING, action.values, pending)
+        _cancel_rows(connection, pending, action)
     if running:
         connection.execute(REQUEST_CANCEL, action.values, running)
     return BulkResult(changed=len(pending), requested=len(running))
@@ -138,6 +142,7 @@ def _retry(connection: Connection, ids: Sequence[int], action: "BulkAction") -> 
     free = _with_free_keys(connection, ended)
     if free:
         connection.execute(RETRY_ENDED, action.values, free)
+        _reopen_rows(connection, free, action)
     if pending:
         connection.execute(RUN_NOW, action.values, pending)
     return BulkResult(changed=len(free) + len(pending), held=len(ended) - len(free))
@@ -164,6 +169,34 @@ def _with_free_keys(connection: Connection, ended: Sequence[Any]) -> list[int]:
 def _would_hold(key: str | None, scope: str, claims: int) -> bool:
     """Whether the job holds its key when it is pending again; a key held for a fixed time is independent of it."""
     return key is not None and (scope == LIVE or (scope == WHILE_PENDING and claims == 0))
+
+
+# --- rows of sources --------------------------------------------------------------------------------------
+
+
+def open_sources(settings: Settings, database: Database) -> "Sources | None":
+    """None if the settings have no sources."""
+    if not settings.sources:
+        return None
+    from mayfly.queue.sources import Sources  # most installations have no sources
+
+    return Sources(settings.sources.values(), database.dialect)
+
+
+def _cancel_rows(connection: Connection, ids: Sequence[int], action: "BulkAction") -> None:
+    """Rows of cancelled jobs get their final status; a running job writes it when it stops."""
+    if action.sources is not None:
+        from mayfly.queue.sources import cancel_rows  # most installations have no sources
+
+        cancel_rows(connection, action.sources, ids, action.now)
+
+
+def _reopen_rows(connection: Connection, ids: Sequence[int], action: "BulkAction") -> None:
+    """Without this, the rows would count as changed by the application, and the jobs be cancelled."""
+    if action.sources is not None:
+        from mayfly.queue.sources import reopen_rows  # most installations have no sources
+
+        reopen_rows(connection, action.sources, ids)
 
 
 # --- many jobs ----------------------------------------------------------------------------------------------
@@ -195,6 +228,7 @@ class BulkAction:
     until: datetime | None = None
     cause: str = ""
     visible: Visible | None = None
+    sources: "Sources | None" = None
 
     @classmethod
     def of(cls, verb: Verb, given: JobFilter, now: datetime, **fields: Any) -> "BulkAction":
@@ -232,8 +266,9 @@ def act(
     until: datetime | None = None,
     on_progress: OnProgress = lambda _jobs: None,
     visible: Visible | None = None,
+    sources: "Sources | None" = None,
 ) -> BulkResult:
-    """Slice by slice, each in its own transaction. Without an actor no audit entry is written.
+    """Slice by slice, each in one transaction with its rows of sources. Without an actor no audit entry is written.
 
     Cancel: pending jobs end at once, running jobs when their handlers check. Retry: dead and cancelled jobs are
     pending again, waiting jobs are due; a filter without a status selects dead jobs.
@@ -241,7 +276,7 @@ def act(
     now = database.clock.now()
     refuse_past(until, now)
     reason_text = cause(verb.past_tense, actor, reason)
-    action = BulkAction.of(verb, job_filter, now, until=until, cause=reason_text, visible=visible)
+    action = BulkAction.of(verb, job_filter, now, until=until, cause=reason_text, visible=visible, sources=sources)
     until_text = f" until={until.isoformat(timespec='seconds')}" if until else ""
     entry = None if actor is None else AuditEntry(actor, verb.name, f"{job_filter}{until_text}", now, reason)
     total = BulkResult()
@@ -278,6 +313,7 @@ def abandon_batch(
     reason: str,
     actor: Actor | None = None,
     on_progress: OnProgress = lambda _jobs: None,
+    sources: "Sources | None" = None,
 ) -> BulkResult:
     """Mark it as abandoned, then cancel its pending jobs. Repeatable if the process is killed between the two."""
     now = database.clock.now()
@@ -288,7 +324,7 @@ def abandon_batch(
         audited(database, AuditEntry(actor, "abandon", f"batch {key}", now, reason), mark)
     pending = JobFilter(group_key=key, status=PENDING)
     because = f"the batch {key} was abandoned: {reason}"
-    return act(database, CANCEL, pending, actor, because, on_progress=on_progress)
+    return act(database, CANCEL, pending, actor, because, on_progress=on_progress, sources=sources)
 
 
 def count_matching(

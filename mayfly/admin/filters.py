@@ -12,9 +12,11 @@ from mayfly import json_text
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver, utc_text
 from mayfly.errors import BadField, NoJobsSelected
+from mayfly.job import SourceRow
 from mayfly.queue.count import find_lanes
+from mayfly.queue.insert import HOLDERS
 from mayfly.queue.outcome import storable
-from mayfly.schema.tables import DONE, FAILED_ATTEMPTS, PRIORITIES, RELEASED, SLICED, STATUSES
+from mayfly.schema.tables import DONE, FAILED_ATTEMPTS, PENDING, PRIORITIES, PROCESSING, RELEASED, SLICED, STATUSES
 
 MAX_ID = 2**63 - 1  # in every database
 Position = tuple[Any, ...]  # values of a key: where a page ended
@@ -130,6 +132,7 @@ def refuse_past(until: datetime | None, now: datetime) -> None:
 MAX_ROWS_SEARCHED = 10_000  # in one statement, for conditions that no index covers
 IDS_SHOWN = 20
 IDS_PER_RANGE = 1000
+LIVE_STATUSES = {PENDING, PROCESSING}  # the unique key of such a job is indexed
 
 ATTEMPTS = "mayfly_attempts AS a"
 _ESCAPE = "'!'"
@@ -165,6 +168,8 @@ class JobFilter(NamedTuple):
     finished_after: datetime | None = None
     text: str | None = None  # in payload, error or keys
     payload: tuple[tuple[str, str], ...] | None = None  # fields, such as ("order.id", "7"), at any depth
+    source: str | None = None  # jobs of its rows
+    row: str | None = None  # the primary key of one of them; without a source it matches no job
 
     @property
     def searches_content(self) -> bool:
@@ -178,7 +183,7 @@ class JobFilter(NamedTuple):
         for each in self.ids or ():
             if type(each) is not int or not 1 <= each <= MAX_ID:
                 raise BadField("id", each, "a positive integer")
-        for name in ("group_key", "lane", "type", "error"):
+        for name in ("group_key", "lane", "type", "error", "source", "row"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or storable(given) != given):
                 raise BadField(name, given, "text without NUL or unpaired surrogates")
@@ -196,7 +201,7 @@ class JobFilter(NamedTuple):
 
     def allowed_for(self, statuses: Sequence[str], verb: str) -> "JobFilter":
         """The filter itself. Raises for one that selects all jobs, or a status that the verb cannot change."""
-        if self._replace(status=None) == JobFilter():
+        if self._replace(status=None, row=None) == JobFilter():
             raise NoJobsSelected
         if self.checked().status not in (None, *statuses):
             raise BadField("status", self.status, f"one of {', '.join(statuses)}, for {verb}")
@@ -239,6 +244,9 @@ def ranges(
     if job_filter.group_key is not None:
         rest = _all_but(conditions, "group_key")
         return [Range("mayfly_jobs", "id", ("id",), conditions["group_key"], values, rest)]
+    if job_filter.row is not None and not wanted.keys() - LIVE_STATUSES:
+        held, rest = f"{connection.dialect.held_key('unique_key')} = :row AND {HOLDERS}", _all_but(conditions, "row")
+        return [Range("mayfly_jobs", "id", ("run_at", "id"), held, values, rest)]
     lanes = [job_filter.lane] if job_filter.lane is not None else find_lanes(connection)
     rest = _all_but(conditions, "lane", "status")
     return [
@@ -301,6 +309,10 @@ def _conditions(job_filter: JobFilter, dialect: Dialect) -> dict[str, str]:
         "finished_after": "mayfly_jobs.finished_at >= :finished_after",
         "text": f"({' OR '.join(f'LOWER({each}) LIKE :text ESCAPE {_ESCAPE}' for each in texts)})",
     }
+    if job_filter.row is not None:
+        conditions["row"] = "unique_key = :row"
+    elif job_filter.source is not None:
+        conditions["source"] = f"SUBSTR(unique_key, 1, {len(_row_key(job_filter))}) = :source"
     fields = [name for name in _patterns(job_filter) if name != "text"]
     return {name: condition for name, condition in conditions.items() if getattr(job_filter, name) is not None} | {
         name: f"LOWER({payload}) LIKE :{name} ESCAPE {_ESCAPE}" for name in fields
@@ -313,7 +325,13 @@ def _all_but(conditions: Mapping[str, str], *covered: str) -> str:
 
 def _values(job_filter: JobFilter) -> dict[str, Any]:
     named = {name: value for name, value in job_filter._asdict().items() if value is not None}
+    named |= {name: _row_key(job_filter) for name in ("source", "row") if name in named}
     return {name: named[name] for name in named if name not in ("ids", "status", "payload")} | _patterns(job_filter)
+
+
+def _row_key(job_filter: JobFilter) -> str:
+    """The unique key of the job of a row, or how those of a source begin."""
+    return SourceRow(job_filter.source or "", job_filter.row or "").unique_key
 
 
 def _patterns(job_filter: JobFilter) -> dict[str, str]:

@@ -66,6 +66,7 @@ class ProblemKind(StrEnum):
     BACKLOG = "backlog"
     PAUSED = "paused"
     SCHEDULE = "schedule"
+    SOURCE = "source"
 
 
 class Problem(NamedTuple):
@@ -85,6 +86,7 @@ class HealthSnapshot:
     dead: Mapping[str, int] = field(default_factory=dict)  # jobs that died in the last hour and still are, by lane
     active_lanes: frozenset[str] = frozenset()  # a job was done there recently
     has_cycles: bool = True  # a cycle has been recorded
+    broken_sources: Mapping[str, str] = field(default_factory=dict)  # why each cannot be used
     unrecorded: UnrecordedCycle | None = None  # the last cycle of this host, if the database could not record it
 
 
@@ -99,9 +101,18 @@ def read_snapshot(connection: Connection, settings: Settings, now: datetime) -> 
         active_lanes=frozenset(
             connection.execute(ACTIVE_LANES, {"since": milliseconds(now - ACTIVE_WINDOW)}).scalars()
         ),
+        broken_sources=_broken_sources(connection, settings, now),
         unrecorded=read_unrecorded(state_dir(settings)),
         has_cycles=bool(hosts) or connection.execute(ANY_CYCLE).first() is not None,
     )
+
+
+def _broken_sources(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, str]:
+    if not settings.sources:
+        return {}
+    from mayfly.admin.sources import find_problems  # most installations have no sources
+
+    return find_problems(connection, settings, now)
 
 
 def recently_dead(connection: Connection, since: datetime) -> dict[str, int]:
@@ -126,6 +137,10 @@ def problems(snapshot: HealthSnapshot, settings: Settings) -> list[Problem]:
         *_late_lanes(snapshot, latency_targets(settings)),
         *_dead_jobs(snapshot, settings.health_dead_limit),
         *_idle_backlogs(snapshot),
+        *(
+            Problem(ProblemKind.SOURCE, Severity.DEGRADED, text, name)
+            for name, text in snapshot.broken_sources.items()
+        ),
         *(
             Problem(ProblemKind.PAUSED, Severity.NOTICE, f"Lane {each.lane} is {each.paused}.", each.lane)
             for each in snapshot.lanes

@@ -18,15 +18,18 @@ from mayfly.admin.jobs import (
     read_lines,
     read_views,
 )
-from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, Reason, explain
+from mayfly.admin.sources import read_row_state
+from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, Reason, RowState, explain
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.runners import JobStart, job_starts, live_by_lane
 from mayfly.format import format_duration
+from mayfly.job import source_row_of
 from mayfly.queue.batches import MAX_FILLING, UNSEALED
 from mayfly.queue.pauses import load_pauses
+from mayfly.queue.sources import Sources
 from mayfly.registry import Registry
 from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING, PRIORITIES, PROCESSING, RELEASED, SLICED
 from mayfly.settings import Settings
@@ -102,6 +105,7 @@ class JobView(NamedTuple):
     def facts(self) -> dict[str, Any]:
         return {
             **facts_of(self.row),
+            "row": json_value(self.row.source_row),
             "state": self.row.state,
             "suspect": int(self.row.suspect),
             "history": json_value(self.attempts),
@@ -200,7 +204,16 @@ def diagnose(
         handler_hint="" if has_handler else registry.did_you_mean(row.type),
         broken_modules=registry.failures,
         slot_holders=_slot_holders(connection, row, now),
+        row_state=_row_state(connection, row, settings),
     )
+
+
+def _row_state(connection: Connection, row: JobRow, settings: Settings) -> RowState | None:
+    """Of a job that waits: the application may have changed its row meanwhile."""
+    found = source_row_of(row.unique_key)
+    if found is None or row.status != PENDING or found.source not in settings.sources:
+        return None
+    return read_row_state(connection, Sources(settings.sources.values(), connection.dialect), found)
 
 
 def _runner(connection: Connection, worker_id: str | None) -> tuple[str | None, tuple[JobStart, ...]]:

@@ -17,6 +17,7 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import BadField
 from mayfly.fleet.runners import starts_by_runner
 from mayfly.format import plural
+from mayfly.job import source_row_of
 from mayfly.queue.count import find_lanes
 from mayfly.schema.tables import CLAIMED, DEAD, PROCESSING, RUNNING, STATUSES
 
@@ -96,6 +97,21 @@ CLOCK_TOLERANCE = timedelta(seconds=1)  # between the clocks of two processes, e
 Hit = tuple[Position, int]
 
 
+class RowView(NamedTuple):
+    """The row of a source from which a job comes."""
+
+    source: str
+    key: str
+
+    @classmethod
+    def of(cls, unique_key: str | None) -> "RowView | None":
+        row = source_row_of(unique_key)
+        return None if row is None else cls(row.source, row.key)
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.key}"
+
+
 class JobLine(NamedTuple):
     id: int
     lane: str
@@ -116,6 +132,7 @@ class JobLine(NamedTuple):
     started_at: datetime | None  # of the current run, or of the last one that has ended
 
     progress: Any  # as `job.progress()` stored it
+    row: "RowView | None"  # from which it comes
 
     @property
     def reported(self) -> "ReportedProgress | None":
@@ -203,7 +220,11 @@ def _ranges(connection: Connection, job_filter: JobFilter) -> list[Range]:
 
 
 ERROR_BEGIN = f"SUBSTR(last_error, 1, {ERROR_SHOWN})"
-COLUMNS = {"error": ERROR_BEGIN, "state": "status"}  # of fields that are not named after their column
+COLUMNS = {
+    "error": ERROR_BEGIN,
+    "state": "status",
+    "row": "unique_key",
+}  # of fields that are not named after their column
 LINES = (
     f"SELECT {', '.join(COLUMNS.get(name, name) for name in JobLine._fields)} FROM mayfly_jobs WHERE {{ids of id}}"
 )
@@ -222,7 +243,8 @@ def read_lines(connection: Connection, ids: Sequence[int]) -> Iterator[JobLine]:
 
 
 def _shown(line: JobLine) -> JobLine:
-    return line._replace(error=first_line(line.error), progress=decoded(line.progress))
+    row: Any = line.row  # as read: the unique key
+    return line._replace(error=first_line(line.error), progress=decoded(line.progress), row=RowView.of(row))
 
 
 def current_start(job_id: int, claimed_at: datetime | None, starts: Mapping[int, datetime]) -> datetime | None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mayfly.admin.fleet import STALE_AFTER
-from mayfly.admin.jobs import CappedCount, ReportedProgress, state_of
+from mayfly.admin.jobs import CappedCount, ReportedProgress, RowView, state_of
 from mayfly.fleet.runners import JobStart
 from mayfly.format import format_duration, moment, plural
 from mayfly.queue.pauses import Pause
@@ -65,9 +65,21 @@ class JobRow(NamedTuple):
         return ReportedProgress.of(self.progress)
 
     @property
+    def source_row(self) -> RowView | None:
+        return RowView.of(self.unique_key)
+
+    @property
     def error(self) -> str:
         """Its first line after a colon, without a full stop, to end a sentence with."""
         return f": {self.last_error.partition(chr(10))[0].rstrip('.')}" if self.last_error else ""
+
+
+class RowState(NamedTuple):
+    """The row of a job, as it is now."""
+
+    exists: bool
+    status: object = None
+    is_processing: bool = False  # only such a row is processed again
 
 
 NONE_BEFORE = CappedCount()
@@ -104,10 +116,15 @@ class JobDiagnosis:
     handler_hint: str = ""
     broken_modules: Mapping[str, str] = field(default_factory=dict)
     slot_holders: Mapping[str, datetime] = field(default_factory=dict)  # end of the last lease, by host
+    row_state: RowState | None = None  # of a waiting job that comes from a source
 
 
 def explain(known: JobDiagnosis) -> list[Reason]:
     """At least one reason, the strongest first."""
+    return [*_reasons(known), *_row(known)]
+
+
+def _reasons(known: JobDiagnosis) -> list[Reason]:
     match known.row.status:
         case "done" | "dead" | "cancelled":
             return [_ended(known)]
@@ -125,6 +142,19 @@ def _ended(known: JobDiagnosis) -> Reason:
     since = f" since {_ago(row.finished_at, known.now)}" if row.finished_at else ""
     why = f": {row.cancel_reason}" if row.status == CANCELLED and row.cancel_reason else row.error
     return Reason(row.status, f"{row.status.capitalize()}{since}{why if row.status != DONE else ''}.")
+
+
+def _row(known: JobDiagnosis) -> Iterator[Reason]:
+    """The row from which it comes; a waiting job whose row was changed will not run."""
+    row, state = known.row.source_row, known.row_state
+    if row is None:
+        return
+    text = f"It comes from row {row.key} of the source {row.source}"
+    if state is None or state.is_processing:
+        yield Reason("row", f"{text}.")
+    else:
+        changed = f"now has the status {state.status!r}" if state.exists else "no longer exists"
+        yield Reason("row", f"{text}, which {changed}: the job will be cancelled when it is claimed.")
 
 
 def _slots(known: JobDiagnosis) -> Iterator[Reason]:

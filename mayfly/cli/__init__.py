@@ -18,6 +18,7 @@ MODULES = {
     "jobs": "batches cancel dead delay discard jobs retry show why",
     "lanes": "lanes limits pause pauses resume",
     "schedules": "schedules",
+    "sources": "sources",
     "setup": "completion config dev man migrate password token",
     "top": "top",
 }

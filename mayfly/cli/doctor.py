@@ -45,6 +45,7 @@ from mayfly.settings.sources import DOTENV, find_home
 
 SYSTEMD_UNITS = (Path("/etc/systemd/system"), Path("/lib/systemd/system"))
 ABOUT_CYCLES = (ProblemKind.CYCLE, ProblemKind.EXIT_CODE)
+SHOWN_BY_OTHERS = (*ABOUT_CYCLES, ProblemKind.SOURCE)  # checks of their own
 
 
 class CheckStatus(StrEnum):
@@ -266,7 +267,7 @@ def check_cycles(installation: Installation) -> Results:
 def check_health(installation: Installation) -> Results:
     """The other problems of `mayfly status`, as warnings: they are not problems of the installation."""
     found = installation.status.at_least(Severity.WARNING)
-    return (CheckResult(WARNING, each.text) for each in found if each.kind not in ABOUT_CYCLES)
+    return (CheckResult(WARNING, each.text) for each in found if each.kind not in SHOWN_BY_OTHERS)
 
 
 def check_batches(installation: Installation) -> Results:
@@ -279,6 +280,20 @@ def check_batches(installation: Installation) -> Results:
     age = format_duration(now - found[0].created_at)
     advice = f"Run `mayfly batches seal {key}`, or `mayfly batches abandon {key}` to cancel its jobs."
     yield CheckResult(WARNING, f"{key} has been unsealed for {age}: did its producer crash? {advice}{others}")
+
+
+def check_sources(installation: Installation) -> Results:
+    """The findings of `mayfly sources check`, without its plans."""
+    if not installation.settings.sources:
+        return
+    from mayfly.admin.source_check import check_source  # SQLAlchemy is slow to import
+
+    for source in installation.settings.sources.values():
+        found = check_source(installation.database, source, installation.registry)
+        yield from (CheckResult(PROBLEM, f"{source.name}: {each}") for each in found.problems)
+        yield from (CheckResult(WARNING, f"{source.name}: {each}") for each in found.warnings)
+        if not found.problems and not found.warnings:
+            yield CheckResult(OK, f"{source.name}: fits the table {source.table}")
 
 
 # --- the application ----------------------------------------------------------------------------------------
@@ -405,7 +420,7 @@ def check_alerts(installation: Installation) -> Results:
 
 DATABASE_CHECKS: tuple[Check, ...] = (
     check_database, check_locking, check_session, check_schema, check_clock, check_cycles, check_health,
-    check_batches, check_tables,
+    check_batches, check_sources, check_tables,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (
     check_settings, check_log, check_state, check_privacy, *DATABASE_CHECKS, check_handlers, check_packages,

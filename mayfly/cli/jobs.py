@@ -178,7 +178,8 @@ def _change_jobs(
     with click.progressbar(
         repeat(0), total, f"Jobs {verb.past_tense}", show_pos=True, file=sys.stderr, hidden=is_hidden
     ) as bar:
-        done = actions.act(database, verb, wanted, this_user(TERMINAL), reason, end, bar.update)
+        sources = actions.open_sources(settings, database)
+        done = actions.act(database, verb, wanted, this_user(TERMINAL), reason, end, bar.update, sources=sources)
     return click.echo(done.text(verb.past_tense))
 
 
@@ -224,7 +225,7 @@ def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> None:
 
     Running jobs finish.
     """
-    _settings, database = open_installation()
+    settings, database = open_installation()
     if not database.read(lambda connection: is_open(connection, name)):
         raise UnknownName("batch", name, "to abandon; `mayfly batches` lists all")
     jobs = actions.count_matching(database, actions.CANCEL, JobFilter(group_key=name, status=PENDING)).plural("job")
@@ -232,5 +233,6 @@ def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> None:
         return click.echo(f"{jobs} would be cancelled; nothing was changed.")
     if not yes:
         ask(f"Batch {name} will be abandoned: {jobs} will be cancelled, its callback never runs. Continue?")
-    cancelled = actions.abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
+    because, sources = reason or "its producer is gone", actions.open_sources(settings, database)
+    cancelled = actions.abandon_batch(database, name, because, this_user(TERMINAL), sources=sources)
     return click.echo(f"Abandoned the batch {name}. {plural(cancelled.changed, 'job')} cancelled.")

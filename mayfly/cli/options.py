@@ -85,6 +85,8 @@ def filter_options(command: Command) -> Command:
         click.option("--older-than", type=duration, help="Enqueued more than this long ago: 90s, 5m, 2h, 1d."),
         click.option("--text", help="Text in payload, error or keys."),
         click.option("--payload", multiple=True, metavar="FIELD=VALUE", help="Payload field, e.g. order.id=7."),
+        click.option("--source", metavar="NAME", help="Jobs of rows of this source."),
+        click.option("--row", metavar="KEY", help="Job of the row with this primary key; needs --source."),
     )
     return with_options(command, options)
 
@@ -116,6 +118,8 @@ def job_filter(
     payload: tuple[str, ...] = (),
     **fields: Any,
 ) -> JobFilter:
+    if fields.get("row") is not None and fields.get("source") is None:
+        raise click.UsageError("--row needs --source: tables have equal keys.")
     return JobFilter(
         ids=ids or None,
         payload=tuple(map(parse_field, payload)) or None,

@@ -12,6 +12,7 @@ from mayfly.admin.job import JobView, ListedBatch
 from mayfly.admin.jobs import DeadGroups, JobLine
 from mayfly.admin.lanes import LaneView, LimitView
 from mayfly.admin.schedules import ScheduleView
+from mayfly.admin.sources import SourceView
 from mayfly.admin.why import JobRow
 from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, table
 from mayfly.schedules.parse import ScheduleEntry
@@ -68,12 +69,15 @@ def hosts_text(hosts: Sequence[HostView]) -> str:
 
 
 def jobs_text(jobs: Sequence[JobLine], now: datetime) -> str:
-    rows = [("id", "status", "lane", "type", "attempts", "due", "age", "")]
+    has_rows = any(each.row for each in jobs)
+    heading = ("row",) if has_rows else ()
+    rows: list[tuple[str, ...]] = [("id", "status", "lane", "type", *heading, "attempts", "due", "age", "")]
     for each in jobs:
+        row = (one_line(str(each.row or "-"), TEXT_WIDTH),) if has_rows else ()
         due = f"in {format_duration(each.run_at - now)}" if each.status == "pending" and each.run_at > now else "-"
         attempts = f"{each.attempts}/{each.max_attempts}"
         age, note = format_duration(now - each.created_at), one_line(_note(each, now), TEXT_WIDTH)
-        rows.append((str(each.id), each.state, each.lane, each.type, attempts, due, age, note))
+        rows.append((str(each.id), each.state, each.lane, each.type, *row, attempts, due, age, note))
     return table(rows)
 
 
@@ -164,6 +168,20 @@ def limits_text(limits: Sequence[LimitView]) -> str:
         opens_at = f"{each.opens_at:%Y-%m-%d %H:%M:%S}" if each.opens_at else ""
         rows.append((each.key, each.per, str(each.used), str(each.most), opens_at))
     return table(rows) if rows[1:] else "No matching limits."
+
+
+def sources_text(sources: Sequence[SourceView]) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("source", "table", "lane", "type", "pending", "oldest due", "running", "dead", "")
+    ]
+    for each in sources:
+        known = (each.source, each.table, each.lane, each.type)
+        if each.problem is not None:
+            rows.append((*known, "-", "-", "-", "-", each.problem))
+            continue
+        oldest = "-" if each.wait_seconds is None else f"{format_duration(each.wait_seconds)} ago"
+        rows.append((*known, str(each.pending), oldest, str(each.running), str(each.dead), ""))
+    return table(rows) if sources else "No sources. See docs/sources.md."
 
 
 def paused_text(what: str, until: datetime | None) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from mayfly.admin.health import latency_targets
 from mayfly.admin.jobs import MAX_COUNTED
 from mayfly.admin.lanes import LaneView, list_lanes
+from mayfly.admin.sources import MAX_DUE_COUNTED, SourceView, list_sources
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import ExtraMissing, TextfileUnwritable
@@ -59,11 +60,13 @@ class MetricValues(Collector):
     cycles: Sequence[CycleCounts]
     lanes: Sequence[LaneView]
     targets: Mapping[str, float]  # seconds
+    sources: Sequence[SourceView] = ()
 
     def collect(self) -> Iterator[Metric]:
         yield from of_jobs(self.counters)
         yield from of_lanes(self.lanes, self.targets)
         yield from of_cycles(self.cycles)
+        yield from of_sources(self.sources)
 
 
 def read_metric_values(connection: Connection, settings: Settings, now: datetime) -> MetricValues:
@@ -72,6 +75,7 @@ def read_metric_values(connection: Connection, settings: Settings, now: datetime
         cycles=read_cycles(connection),
         lanes=list_lanes(connection, settings, now),
         targets={lane: target.total_seconds() for lane, target in latency_targets(settings).items()},
+        sources=list_sources(connection, settings, now) if settings.sources else (),
     )
 
 
@@ -117,6 +121,15 @@ def of_lanes(lanes: Sequence[LaneView], targets: Mapping[str, float]) -> Iterato
     yield by_lane("mayfly_workers", "Runners whose end is not recorded.", lambda lane: lane.runners)
     yield by_lane("mayfly_lane_paused", "1 while the lane is paused.", lambda lane: bool(lane.paused))
     yield _gauge("mayfly_latency_target_seconds", "LATENCY_TARGET of the lane.", "lane", targets)
+
+
+def of_sources(sources: Sequence[SourceView]) -> Iterator[Metric]:
+    """A source that cannot be used has no samples: 0 would mean that all its rows are processed."""
+    usable = [each for each in sources if each.problem is None]
+    due = {each.source: float(each.pending.number) for each in usable}
+    yield _gauge("mayfly_source_due_rows", f"Due rows, counted up to {MAX_DUE_COUNTED}.", "source", due)
+    waits = {each.source: each.wait_seconds or 0.0 for each in usable}
+    yield _gauge("mayfly_source_oldest_due_seconds", "Wait of the oldest due row.", "source", waits)
 
 
 def of_cycles(cycles: Iterable[CycleCounts]) -> Iterator[Metric]:

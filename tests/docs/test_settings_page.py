@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from mayfly.settings import load
-from mayfly.settings.model import AccountModel, LaneModel, SettingsModel
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, SourceModel, variable_of
 from scripts.settings_page import page_with_tables
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
@@ -23,9 +23,10 @@ def test_the_tables_are_those_of_the_model() -> None:
 
 def test_the_tables_have_every_setting() -> None:
     """With its meaning; so no table has lost its marks."""
-    for name in (*map(str.upper, SettingsModel.model_fields), *LaneModel.model_fields, *AccountModel.model_fields):
-        assert f"\n| `{'MAYFLY_HOME' if name == 'HOME' else name}` |" in PAGE
-    for model in (SettingsModel, LaneModel, AccountModel):
+    names = [variable_of((name,)) for name in SettingsModel.model_fields]
+    for name in (*names, *LaneModel.model_fields, *AccountModel.model_fields, *SourceModel.model_fields):
+        assert f"\n| `{name}` |" in PAGE
+    for model in (SettingsModel, LaneModel, AccountModel, SourceModel):
         assert all(field.description for field in model.model_fields.values())
 
 

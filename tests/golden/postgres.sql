@@ -314,13 +314,13 @@ DELETE FROM mayfly_hosts WHERE host = %(host)s;
 
 -- list all jobs
 SELECT id, id FROM mayfly_jobs ORDER BY id DESC LIMIT %(size)s;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress, unique_key FROM mayfly_jobs WHERE id IN (…);
 
 -- list jobs by status and lane
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
-SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress FROM mayfly_jobs WHERE id IN (…);
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200), status, worker_id, locked_at, started_at, progress, unique_key FROM mayfly_jobs WHERE id IN (…);
 
 -- search jobs
 SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s ORDER BY id DESC LIMIT 1 OFFSET %(size)s;

@@ -20,7 +20,7 @@ from tests.process.terminals import terminal
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LISTS = (
     "status", "jobs", "dead", "hosts", "cycles", "runners", "audit", "lanes", "pauses", "schedules", "batches",
-    "limits",
+    "limits", "sources",
 )  # fmt: skip
 
 

@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,15 @@ from tests.process.installation import Installation
 from tests.process.pages.visitor import Visitor, text_of
 
 EVIL = "<script>alert('1')</script>"
+SOURCE = """
+[sources.posts]
+table = "posts"
+type = "noop"
+pending = "pending"
+processing = "processing"
+done = "done"
+failed = "failed"
+"""
 SCHEDULE = """
 */5 * * * *    noop name=often
 0 3 * * 1      noop name=weekly tz=Europe/Berlin lane=night overlap=skip
@@ -377,3 +388,40 @@ def test_settings_are_shown_with_their_source_and_without_secrets(api: Api, visi
 def write_schedule(made: Installation, text: str) -> None:
     (made.home / "cron.d").mkdir(exist_ok=True)
     (made.home / "cron.d" / "schedule").write_text(text)
+
+
+# --- sources ----------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_sources_is_linked_only_if_there_are_any(api: Api, visitor: Visitor) -> None:
+    """Without any, the page explains what a source is."""
+    page = visitor.get("/sources")
+
+    assert "No sources yet." in text_of(page)
+    assert 'href="/sources"' not in visitor.get("/").text
+
+
+def test_a_source_is_shown_with_its_rows_and_jobs(serving: Callable[..., Api], tmp_path: Path) -> None:
+    """In its list, beside its jobs, in the JSON of a job; a cancelled job ends its row."""
+    (tmp_path / "mayfly.toml").write_text(SOURCE)
+    api = serving()
+    made, visitor = api.installation, Visitor(api.port).log_in()
+    made.execute("CREATE TABLE posts (id INTEGER PRIMARY KEY, status VARCHAR(20))")
+    made.execute("INSERT INTO posts (id, status) VALUES (7, 'processing'), (8, 'pending')")
+    [job_id], [other] = made.enqueue("noop", unique_key="source:posts:7"), made.enqueue("noop")
+
+    sources, listed = text_of(visitor.get("/sources")), visitor.get("/jobs?source=posts")
+    facts = api.get("/jobs?source=posts&row=7").json["jobs"]
+    every = {each["id"]: each["row"] for each in api.get("/jobs").json["jobs"]}
+    detail = api.get(f"/jobs/{job_id}").json["row"]
+    cancelled = api.post("/cancel", {"source": "posts", "row": "7"})
+
+    assert "posts posts posts noop 1" in " ".join(sources.split())
+    assert 'href="/sources"' in visitor.get("/").text
+    assert "row posts 7" in " ".join(text_of(listed).split())
+    assert "It comes from row 7 of the source posts" in text_of(visitor.get(f"/jobs/{job_id}"))
+    assert [each["id"] for each in facts] == [job_id]
+    assert every == {job_id: {"source": "posts", "key": "7"}, other: None}
+    assert detail == {"source": "posts", "key": "7"}
+    assert cancelled.json["changed"] == 1
+    assert [row.status for row in made.rows("SELECT status FROM posts ORDER BY id")] == ["failed", "pending"]

@@ -129,3 +129,10 @@ def test_a_pause_or_an_idle_backlog_does_not_degrade(settings: Settings) -> None
         (ProblemKind.PAUSED, "mail"),
     ]
     assert max(each.severity for each in found) < Severity.DEGRADED
+
+
+def test_a_broken_source_degrades_the_status(settings: Settings) -> None:
+    """Its rows are not processed; the sentence is that of the source."""
+    [found] = problems(snapshot(broken_sources={"posts": "The source posts cannot be used: no."}), settings)
+
+    assert found == (ProblemKind.SOURCE, Severity.DEGRADED, "The source posts cannot be used: no.", "posts")

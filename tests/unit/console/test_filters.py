@@ -80,3 +80,10 @@ def test_the_equivalent_command_is_quoted_for_a_shell() -> None:
     assert command_for("retry", PageFilter(text="a b")) == "mayfly retry --text 'a b'"
     assert command_for("retry", PageFilter(text="payload.order.id=7")) == "mayfly retry --payload order.id=7"
     assert command_for("retry", PageFilter(field="to", value="a b")) == "mayfly retry --payload 'to=a b'"
+
+
+def test_a_row_needs_its_source() -> None:
+    """Tables have equal keys."""
+    assert PageFilter(source="posts", row="7").job_filter(NOW) == JobFilter(source="posts", row="7")
+    with pytest.raises(BadField, match="together with its source"):
+        PageFilter(row="7").job_filter(NOW)

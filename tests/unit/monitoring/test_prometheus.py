@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mayfly.admin.jobs import CappedCount
 from mayfly.admin.lanes import LaneView
+from mayfly.admin.sources import SourceView
 from mayfly.monitoring.metrics import MetricValues, prometheus_text
 from mayfly.stats.histograms import BOUNDS, Count
 from mayfly.stats.history import NEVER_ENDED, CycleCounts
@@ -115,3 +116,15 @@ def test_label_values_are_escaped() -> None:
     samples = exported_samples(counters={('a"b\\c', "d\ne", "done"): Count(1)})
 
     assert samples['mayfly_jobs_total{lane=a"b\\c,outcome=done,type=d\ne}'] == 1
+
+
+def test_sources_have_their_due_rows() -> None:
+    """A source that cannot be used has no samples: 0 would mean that no row waits."""
+    usable = SourceView("posts", "posts", "posts", "publish", CappedCount(1000, is_more=True), None, 90.0)
+    text = prometheus_text(
+        MetricValues({}, [], [], {}, [usable, usable._replace(source="broken", problem="no table")])
+    ).decode()
+
+    assert 'mayfly_source_due_rows{source="posts"} 1000.0\n' in text
+    assert 'mayfly_source_oldest_due_seconds{source="posts"} 90.0\n' in text
+    assert "broken" not in text

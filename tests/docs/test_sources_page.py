@@ -1,0 +1,22 @@
+"""docs/sources.md: its section loads, and its index is the one that `mayfly sources check` prints."""
+
+from pathlib import Path
+
+from mayfly.admin.source_check import index_statement
+from mayfly.db.dialects import dialect_named
+from mayfly.queue.source_table import SourceTable
+from mayfly.settings import load
+from tests.docs.consoles import blocks, page_named
+
+PAGE = page_named("sources.md")
+
+
+def test_the_section_is_valid(tmp_path: Path) -> None:
+    """Every setting of it exists, and the index is that of its columns."""
+    (tmp_path / "mayfly.toml").write_text(blocks(PAGE, "toml")[0])
+
+    source = load({"MAYFLY_HOME": str(tmp_path)}).settings.sources["post_schedule"]
+
+    assert (source.lane, source.payload) == ("publish_post", ("post_detail_id", "channel"))
+    statement = index_statement(SourceTable(source, dialect_named("sqlite"))).replace('"', "")
+    assert f"{statement};\n" in blocks(PAGE, "sql")[0]
