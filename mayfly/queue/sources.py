@@ -416,8 +416,7 @@ def cancel_rows(connection: Connection, sources: Sources, ids: Sequence[int], no
         changes: dict[str, Any] = {source.status: source.cancelled_value}
         if source.finished_at is not None:
             changes[source.finished_at] = table.times.stored(now)
-        update = table.update(keys, changes, {source.status: source.processing})
-        connection.execute(update.sql, update.values)
+        _write(connection, table, table.update(keys, changes, {source.status: source.processing}))
 
 
 def reopen_rows(connection: Connection, sources: Sources, ids: Sequence[int]) -> None:
@@ -425,8 +424,12 @@ def reopen_rows(connection: Connection, sources: Sources, ids: Sequence[int]) ->
     for table, keys in _rows_of(connection, sources, ids):
         source = table.source
         for ended in {source.failed, source.cancelled_value}:
-            update = table.update(keys, {source.status: source.processing}, {source.status: ended})
-            connection.execute(update.sql, update.values)
+            _write(connection, table, table.update(keys, {source.status: source.processing}, {source.status: ended}))
+
+
+def _write(connection: Connection, table: SourceTable, update: Statement) -> None:
+    with explained(table):
+        connection.execute(update.sql, update.values)
 
 
 def _rows_of(

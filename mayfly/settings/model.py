@@ -124,7 +124,9 @@ class SourceModel(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
     attempts: t.ColumnName | None = setting(None, "column for the number of attempts")
     error: t.ColumnName | None = setting(None, "column for the last error, cut to its length")
     finished_at: t.ColumnName | None = setting(None, "column for the time of the final status")
-    payload: t.ColumnNames | None = setting(None, "columns that the handler gets; none: all")
+    payload: Annotated[t.ColumnNames | None, Field(title="the names of 1 to 50 columns")] = setting(
+        None, "columns that the handler gets; none: all"
+    )
     where: Annotated[str | None, Field(title="a condition in SQL")] = setting(
         None, "only rows that meet this condition are processed"
     )
