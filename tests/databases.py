@@ -66,6 +66,10 @@ class Databases:
             server.drop_database(name)
             self._existing.remove((server, name))
 
+    def copy_file(self, template: Template, path: Path) -> None:
+        """A SQLite file like the template, readable for its owner only."""
+        shutil.copy(self._template_file(template), path)
+
     def server(self, engine_name: str) -> Server:
         """The server that all tests of this engine share, started on first use."""
         if engine_name not in self._servers:
@@ -139,7 +143,7 @@ class Databases:
         directory = Path(tempfile.mkdtemp(dir=self._files()))
         path = directory / "mayfly.db"
         if template is not None:
-            shutil.copyfile(self._template_file(template), path)
+            self.copy_file(template, path)
         yield f"sqlite:///{path}"
         shutil.rmtree(directory)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mayfly.schema.migrations import migrate
+from tests.databases import Databases
 from tests.process.installation import Installation
 
 
@@ -16,8 +18,17 @@ def installation(migrated_url: str, tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[Installation]:
-    """On SQLite only, for tests that do not depend on the database; created on first use, like a user's."""
+def embedded(databases: Databases, tmp_path: Path) -> Iterator[Installation]:
+    """On SQLite only, for tests that do not depend on the database."""
+    databases.copy_file(migrate, tmp_path / "mayfly.db")
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def new_home(tmp_path: Path) -> Iterator[Installation]:
+    """The same without its database file, which is created on first use, like a user's."""
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
     yield made
     made.end()

@@ -90,15 +90,15 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("given", SETTINGS)
-def test_an_invalid_setting_is_refused(embedded: Installation, given: str) -> None:
+def test_an_invalid_setting_is_refused(new_home: Installation, given: str) -> None:
     """The message names value, source and allowed range; nothing is started."""
     name, _, value = given.partition("=")
 
-    cycle = embedded.dispatch(**{name: value})
+    cycle = new_home.dispatch(**{name: value})
 
     assert refusal(cycle) == 64
     assert SETTINGS[given] in cycle.stderr
-    assert list(embedded.home.iterdir()) == []
+    assert list(new_home.home.iterdir()) == []
 
 
 def test_a_misspelled_variable_is_a_warning(embedded: Installation) -> None:

@@ -330,7 +330,6 @@ def test_a_crontab_becomes_schedules_that_run(embedded: Installation) -> None:
 
     imported = mayfly(embedded, "schedules", "import", str(crontab), "--system")
     write_schedule(embedded, *imported.stdout.splitlines())
-    mayfly(embedded, "enqueue", "noop")  # creates the tables
     ran = mayfly(embedded, "schedules", "run-now", "echo")
     embedded.dispatch()
 

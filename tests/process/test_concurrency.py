@@ -34,11 +34,10 @@ SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indire
 
 
 @pytest.fixture
-def single(tmp_path: Path) -> Iterator[Installation]:
+def single(embedded: Installation) -> Installation:
     """On SQLite, with one runner at a time."""
-    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", HANDLERS)
-    yield made
-    made.end()
+    embedded.settings = HANDLERS
+    return embedded
 
 
 @pytest.fixture

@@ -78,13 +78,13 @@ def test_a_dry_run_counts_running_runners(embedded: Installation) -> None:
 
 
 @pytest.mark.parametrize("is_empty_file", [False, True])
-def test_a_dry_run_creates_no_database(embedded: Installation, is_empty_file: bool) -> None:
+def test_a_dry_run_creates_no_database(new_home: Installation, is_empty_file: bool) -> None:
     """Without a SQLite file, or with an empty one, it reports that, plans nothing and creates nothing."""
-    database = embedded.home / "mayfly.db"
+    database = new_home.home / "mayfly.db"
     if is_empty_file:
         database.touch()
 
-    shown = embedded.dispatch("--dry-run", "--json")
+    shown = new_home.dispatch("--dry-run", "--json")
 
     assert shown.returncode == 0
     assert shown.stderr.startswith(f"There is no database at {database} yet; nothing is pending.")
@@ -95,7 +95,7 @@ def test_a_dry_run_creates_no_database(embedded: Installation, is_empty_file: bo
         "linger_seconds": 0,
         "lanes": [],
     }
-    assert sizes(embedded) == ({database: 0} if is_empty_file else {})
+    assert sizes(new_home) == ({database: 0} if is_empty_file else {})
 
 
 def test_only_the_named_lanes_are_served(embedded: Installation) -> None:
@@ -143,14 +143,14 @@ def test_an_unknown_lane_is_refused(embedded: Installation, options: tuple[str, 
     ],
 )
 def test_wrong_usage_is_no_timeout(
-    embedded: Installation, module: str, options: tuple[str, ...], complaint: str
+    new_home: Installation, module: str, options: tuple[str, ...], complaint: str
 ) -> None:
     """The exit code 2 of click would look like a timeout: it is 64, and nothing is done."""
-    refused = embedded.run(module, *options)
+    refused = new_home.run(module, *options)
 
     assert (refused.returncode, refused.stdout) == (64, "")
     assert complaint in refused.stderr
-    assert sizes(embedded) == {}
+    assert sizes(new_home) == {}
 
 
 def contents(installation: Installation) -> dict[str, list[tuple[Any, ...]]]:

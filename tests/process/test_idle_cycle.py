@@ -20,7 +20,7 @@ from mayfly.db.dialects import mysql, postgres, sqlite
 from mayfly.process.state_dir import lock_path, open_state_dir, page_path
 from mayfly.schema import create_embedded
 from mayfly.schema.metadata import cycles, locks
-from mayfly.settings import load
+from mayfly.settings import load, snapshot
 from tests.process.installation import Installation
 from tests.process.schedules import make_due, wait_until_trusted, write_schedule
 
@@ -52,8 +52,9 @@ class Run:
 
 def write_snapshot(installation: Installation, **settings: str) -> None:
     """Of the settings, as the first process with this environment does; the tests are about later ones."""
-    script = "from mayfly.settings import load_settings; load_settings()"
-    assert Run(installation, "-c", script, **settings).returncode == 0
+    environ = installation.environment(**settings) | {"LC_CTYPE": "C.UTF-8"}  # added by Python itself (PEP 538)
+    snapshot.write_snapshot(load(environ), environ)
+    assert snapshot.read_snapshot(environ) is not None
 
 
 def masked(text: str) -> str:

@@ -98,7 +98,7 @@ def test_the_reason_why_it_did_not_run_is_shown(embedded: Installation) -> None:
     module = embedded.home / "billing.py"
     module.write_text("import no_such_module")
     invoice = embedded.enqueue("invoice")[0]
-    embedded.dispatch(HANDLERS="tests.basic_handlers,billing")
+    embedded.dispatch(HANDLERS="tests.basic_handlers,billing", BACKOFF_BASE="600")
     module.write_text("from mayfly import handler\n@handler('invoice')\ndef invoice(job): return 'sent'\n")
     waiting = embedded.run("mayfly", "why", str(invoice), HANDLERS="tests.basic_handlers,billing").stdout
     embedded.execute("UPDATE mayfly_jobs SET run_at = created_at")
