@@ -25,12 +25,13 @@ ROOT = click.Context(mayfly, info_name="mayfly")
 ALL = list(commands(mayfly, ROOT))
 
 
-def test_every_verb_of_the_table_is_a_command_of_its_name() -> None:
-    """`mayfly retry` is the function retry. Modules of HANDLERS may add others."""
+def test_every_verb_of_the_table_is_a_command_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mayfly retry` is the function retry; there are no others, unless a module of HANDLERS adds some."""
+    monkeypatch.setenv("HANDLERS", "tests.basic_handlers")
+
     listed = mayfly.list_commands(click.Context(mayfly))
 
-    assert sorted(VERBS.keys() & listed) == sorted(VERBS)
-    assert listed == sorted(listed)
+    assert listed == sorted(VERBS)
     assert [mayfly.get_command(click.Context(mayfly), name).name for name in listed] == listed  # type: ignore[union-attr]
 
 
