@@ -335,27 +335,34 @@ def fill_all(database: Database, engine_name: str) -> None:
     now = whole_milliseconds(database.clock.now())
     others = OTHER_JOBS_ON_SQLITE if engine_name == "sqlite" else OTHER_JOBS
     fill(database, engine_name, others, "pending", now + timedelta(hours=1))
-    fill(database, engine_name, others, "done", now - timedelta(days=30))
+    fill(database, engine_name, others, "done", now - timedelta(days=30), grouped=10_000)
     fill(database, engine_name, DUE, "pending", now - timedelta(hours=1))
-    fill(database, engine_name, DUE, "processing", now - timedelta(hours=1))
+    fill(database, engine_name, DUE, "processing", now - timedelta(hours=1), grouped=DUE)
     fill(database, engine_name, 1, "pending", now - timedelta(hours=1), lane="mail")
-    some = f"status = 'processing' OR id BETWEEN {others + 1} AND {others + 10_000}"
-    group = text(f"UPDATE mayfly_jobs SET group_key = 'campaign' WHERE {some}")
-    run(database, lambda connection: connection.execute(group))
 
 
 def fill(
-    database: Database, engine_name: str, count: int, status: str, latest: datetime, lane: str = "default"
+    database: Database,
+    engine_name: str,
+    count: int,
+    status: str,
+    latest: datetime,
+    lane: str = "default",
+    grouped: int = 0,
 ) -> None:
-    """Many jobs in one statement: a millisecond apart, the last one at the given time."""
+    """Many jobs in one statement: a millisecond apart, the last one at the given time.
+
+    The first ones are in a group. An UPDATE afterwards would leave old versions, which PostgreSQL may count as read.
+    """
     shifted = {
         "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', :latest, '-' || (n / 1000.0) || ' seconds')",
         "mariadb": ":latest - INTERVAL n * 1000 MICROSECOND",
         "postgres": ":latest - n * interval '1 millisecond'",
     }[engine_name].replace("%H:%M:%f", r"%H\:%M\:%f")  # fmt: skip
     statement = text(
-        "INSERT INTO mayfly_jobs (type, payload, lane, status, run_at, finished_at)"
-        f" SELECT 'noop', '{{}}', :lane, :status, {shifted}, :finished FROM {SEQUENCES[engine_name].format(count)}"
+        "INSERT INTO mayfly_jobs (type, payload, lane, status, run_at, finished_at, group_key)"
+        f" SELECT 'noop', '{{}}', :lane, :status, {shifted}, :finished,"
+        f" CASE WHEN n <= {grouped} THEN 'campaign' END FROM {SEQUENCES[engine_name].format(count)}"
     ).bindparams(bindparam("latest", type_=UtcDateTime()), bindparam("finished", type_=UtcDateTime()))
     values = {"lane": lane, "status": status, "latest": latest, "finished": latest if status == "done" else None}
     run(database, lambda connection: connection.execute(statement, values))
