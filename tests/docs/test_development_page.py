@@ -56,6 +56,7 @@ def test_the_server_runs_its_jobs(embedded: Installation) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             output, errors = server.communicate(timeout=60)
+            print(output, errors)  # pytest shows them if this test fails
 
     assert "Completed 1 job" in output, errors
     assert embedded.processes() == []
