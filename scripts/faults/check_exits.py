@@ -34,7 +34,10 @@ def exit_codes_of_runners_fit(evidence: Evidence) -> Iterator[str]:
             yield f"{name} crashed (code {row.exit_code}, signal {row.signal}), but was not killed"
         if row.ending == "timeout" and row.signal is not None and not _reached_its_deadline(evidence, row):
             yield f"{name} was killed by signal {row.signal} before its deadline"
-        if row.ending == "lost" and not evidence.faults_between(row.planned_at, row.finished_at or 0, row.host):
+        if row.ending == "lost" and not (
+            evidence.faults_between(row.planned_at, row.finished_at or 0, row.host)
+            or any(_ran_out_of_time(evidence, each) for each in _dispatchers_at(evidence, row.host, row.planned_at))
+        ):
             yield f"{name} was lost without a fault on its host"
 
 
@@ -67,7 +70,7 @@ def exit_codes_of_dispatchers_fit(evidence: Evidence) -> Iterator[str]:
             yield f"{name} was killed, but not by the nemesis"
         elif each.exit_code not in (KILLED, exits.SUCCESS, exits.ERROR, exits.TIMEOUT):
             yield f"{name} exited with {each.exit_code}"
-        elif each.exit_code == exits.ERROR and exits.ERROR not in codes:
+        elif each.exit_code == exits.ERROR and exits.ERROR not in codes and not _ran_out_of_time(evidence, each):
             if not _has_database_fault(evidence, each.started_at, each.ended_at, each.host):
                 yield f"{name} exited with 1 without a failed cycle or a fault of the database"
         elif each.exit_code == exits.TIMEOUT and not codes & {exits.TIMEOUT}:
@@ -124,6 +127,12 @@ def _was_late(evidence: Evidence, cycle: CycleRow) -> bool:
     """The machine was so busy that the cycle began seconds after its process started: the database was slow, too."""
     started = [each.started_at for each in _dispatchers_at(evidence, cycle.host, cycle.started_at)]
     return any(cycle.started_at - at > SLOW_START_SECONDS for at in started)
+
+
+def _ran_out_of_time(evidence: Evidence, process: DispatcherExit) -> bool:
+    """The machine was so busy that a statement had not ended by DISPATCH_TIMEOUT; the cycle may have no row then."""
+    lived = process.ended_at - process.started_at
+    return process.exit_code == exits.ERROR and lived >= evidence.bounds.dispatch_timeout
 
 
 def _has_database_fault(evidence: Evidence, begin: float, end: float | None, host: str) -> bool:

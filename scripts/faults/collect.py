@@ -70,6 +70,7 @@ def _bounds(host: Host) -> Bounds:
         lane_workers=MAX_WORKERS,
         host_workers=HOST_MAX_WORKERS,
         worker_timeout=host.pace.worker_timeout,
+        dispatch_timeout=host.pace.dispatch_timeout,
         cycle_seconds=host.pace.max_cycle_seconds,
         aftermath_seconds=2 * host.pace.lease_seconds,
     )

@@ -111,6 +111,7 @@ class Bounds(NamedTuple):
     lane_workers: int
     host_workers: int
     worker_timeout: float
+    dispatch_timeout: float
     cycle_seconds: float
     aftermath_seconds: float  # how long a fault that has ended may still have consequences
 

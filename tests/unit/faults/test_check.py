@@ -19,7 +19,8 @@ from scripts.faults.evidence import (
 from scripts.faults.history import Event
 
 BOUNDS = Bounds(
-    limit=3, lane_workers=4, host_workers=6, worker_timeout=6, cycle_seconds=15, aftermath_seconds=10
+    limit=3, lane_workers=4, host_workers=6,
+    worker_timeout=6, dispatch_timeout=8, cycle_seconds=15, aftermath_seconds=10,
 )  # fmt: skip
 JOB = JobState(1, "torture_ledger", "host1-1", "done", 4)
 INSERTED = Change(1.5, 1, None, "pending", 0, 0, 0, 0, 4, None, 1.5)
@@ -226,6 +227,19 @@ def test_a_database_may_be_slow_on_a_busy_machine(started_at: float, is_broken: 
     )
 
     assert found_by("exit_codes_of_cycles_fit", slow) is is_broken
+
+
+@pytest.mark.parametrize(("lived", "is_broken"), [(7.9, True), (8.1, False)])
+def test_a_dispatcher_that_reached_its_timeout_may_have_no_row(lived: float, is_broken: bool) -> None:
+    """Nor may it have started its runners, which are lost then."""
+    slow = replace(
+        with_runner(ending="lost", exit_code=None),
+        cycles=(),
+        exits=(DISPATCHER._replace(ended_at=DISPATCHER.started_at + lived, exit_code=1),),
+    )
+
+    assert found_by("exit_codes_of_dispatchers_fit", slow) is is_broken
+    assert found_by("exit_codes_of_runners_fit", slow) is is_broken
 
 
 def test_a_runner_killed_by_the_fault_injector_is_accepted() -> None:
