@@ -41,7 +41,7 @@ class Application(FastAPI):
         return document
 
 
-def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
+def _api() -> FastAPI:
     app = Application(
         title="Mayfly",
         version=__version__,
@@ -51,9 +51,18 @@ def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.health_check = health.HealthCheck(context.settings, context.log)
     for each in (health.router, read.metrics_router, v1):
         app.include_router(each)
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    return _api().openapi()
+
+
+def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
+    app = _api()
+    app.state.health_check = health.HealthCheck(context.settings, context.log)
     if not api_only:
         app.include_router(web.router)
     problems.install(app, None if api_only else page.error_page)

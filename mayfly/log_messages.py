@@ -35,16 +35,15 @@ class Phrase(Generic[*Values]):
     name = ""  # the name of its variable, set at the end of this module
 
     def __init__(self, text: str, level: Level = Level.INFO, fields: Sequence[str] | None = None) -> None:
-        self._text = text
-        self._level = level
-        self._fields = fields
+        self.text = text
+        self.level = level
+        self.field_names = re.findall(r"{(\w+)", text) if fields is None else fields
 
     def __call__(self, *values: *Values) -> LogMessage:
-        names = re.findall(r"{(\w+)", self._text) if self._fields is None else self._fields
         given = (each.total_seconds() if isinstance(each, timedelta) else each for each in values)
-        fields = dict(zip(names, given, strict=True))
+        fields = dict(zip(self.field_names, given, strict=True))
         shown = {name: _Count(value) if isinstance(value, int) else value for name, value in fields.items()}
-        return LogMessage(self.name, self._text.format_map(shown), self._level, fields)
+        return LogMessage(self.name, self.text.format_map(shown), self.level, fields)
 
 
 class _Count(int):

@@ -1,6 +1,6 @@
 """Every setting: its name, type, default, bounds and meaning.
 
-A new setting is one field here, with its meaning as the description. scripts/settings_page.py generates the tables of
+A new setting is one field here, with its meaning as the description. `scripts/docs reference` writes the tables of
 docs/settings.md from this module.
 """
 
@@ -61,7 +61,7 @@ class LaneOnlyModel(BaseModel, frozen=True, extra="forbid", hide_input_in_errors
     )
     on_doubt: Annotated[Literal["hold", "resend"] | None, t.one_of("hold", "resend")] = setting(
         None,
-        "what handlers do when [the result of an irreversible action is unknown](../handlers/mail/README.md#doubt); "
+        "what handlers do when the result of an irreversible action is unknown (handlers/mail/README.md, Doubt); "
         "none: the default of the handler",
     )
 

@@ -1,28 +1,27 @@
-"""Generate the tables of docs/settings.md from the model: `.venv/bin/python -m scripts.settings_page`."""
+"""The tables of docs/settings.md, from the models of the settings."""
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 
 from pydantic.fields import FieldInfo
 
 from mayfly.settings import load
 from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, SourceModel, allowed_values, variable_of
+from scripts.reference.markdown import table
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
 
 
-def page_with_tables(page: str) -> str:
+def page(current: str) -> str:
     """The page with a new table between each pair of markers."""
     tables = {
         "settings": settings_rows(), "lanes": lanes_rows(), "accounts": accounts_rows(), "sources": sources_rows()
     }  # fmt: skip
-    for name, rows in tables.items():
-        start, end = f"<!-- {name}: written by scripts/settings_page.py -->\n", f"<!-- end of {name} -->"
-        before, rest = page.split(start)
-        page = f"{before}{start}{_table(rows)}{end}{rest.split(end)[1]}"
-    return page
+    for name, (head, *rows) in tables.items():
+        start, end = f"<!-- {name}: written by scripts/docs reference -->\n", f"<!-- end of {name} -->"
+        before, rest = current.split(start)
+        current = f"{before}{start}{table(head, rows)}{end}{rest.split(end)[1]}"
+    return current
 
 
 def settings_rows() -> list[tuple[str, ...]]:
@@ -77,17 +76,3 @@ def _lane_default(name: str, default: object) -> str:
     if name in SettingsModel.model_fields:
         return f"`{name.upper()}`"
     return "none" if default is None else f"`{str(default).lower()}`"
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    first, *others = rows
-    lines = [first, tuple("---" for _ in first), *others]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def main() -> None:
-    PAGE.write_text(page_with_tables(PAGE.read_text("utf-8")), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
