@@ -14,7 +14,6 @@ ENDING_CODES = {"ok": exits.SUCCESS, "error": exits.ERROR}
 # Another host or a later cycle has closed the row: what its dispatcher observed is unknown.
 UNSEEN = ("lost", None)
 MARGIN_SECONDS = 1.0
-SLOW_START_SECONDS = 1.5  # an idle machine needs a third of a second
 TOO_SLOW = "did not answer in time"
 
 
@@ -36,7 +35,7 @@ def exit_codes_of_runners_fit(evidence: Evidence) -> Iterator[str]:
             yield f"{name} was killed by signal {row.signal} before its deadline"
         if row.ending == "lost" and not (
             evidence.faults_between(row.planned_at, row.finished_at or 0, row.host)
-            or any(_ran_out_of_time(evidence, each) for each in _dispatchers_at(evidence, row.host, row.planned_at))
+            or _ran_out_of_time_at(evidence, row.host, row.planned_at)
         ):
             yield f"{name} was lost without a fault on its host"
 
@@ -55,7 +54,7 @@ def exit_codes_of_cycles_fit(evidence: Evidence) -> Iterator[str]:
             yield f"{name} ended with {cycle.exit_code}; its runners: {sorted(map(str, endings))}, note: {cycle.note}"
         elif cycle.note is not None and not (
             _has_database_fault(evidence, cycle.started_at, cycle.finished_at, cycle.host)
-            or (TOO_SLOW in cycle.note and _was_late(evidence, cycle))
+            or (TOO_SLOW in cycle.note and _ran_out_of_time_at(evidence, cycle.host, cycle.started_at))
         ):
             yield f"{name} failed without a fault of the database: {cycle.note}"
 
@@ -123,16 +122,14 @@ def _dispatchers_at(evidence: Evidence, host: str, at: float) -> list[Dispatcher
     return [each for each in evidence.exits if each.host == host and each.lived_at(at)]
 
 
-def _was_late(evidence: Evidence, cycle: CycleRow) -> bool:
-    """The machine was so busy that the cycle began seconds after its process started: the database was slow, too."""
-    started = [each.started_at for each in _dispatchers_at(evidence, cycle.host, cycle.started_at)]
-    return any(cycle.started_at - at > SLOW_START_SECONDS for at in started)
-
-
 def _ran_out_of_time(evidence: Evidence, process: DispatcherExit) -> bool:
     """The machine was so busy that a statement had not ended by DISPATCH_TIMEOUT; the cycle may have no row then."""
     lived = process.ended_at - process.started_at
     return process.exit_code == exits.ERROR and lived >= evidence.bounds.dispatch_timeout
+
+
+def _ran_out_of_time_at(evidence: Evidence, host: str, at: float) -> bool:
+    return any(_ran_out_of_time(evidence, each) for each in _dispatchers_at(evidence, host, at))
 
 
 def _has_database_fault(evidence: Evidence, begin: float, end: float | None, host: str) -> bool:
