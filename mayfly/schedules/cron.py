@@ -126,14 +126,21 @@ def _is_understood(expression: str) -> bool:
 def due_times(expression: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     """Every due time later than `after`, in order, in UTC."""
     last = after
+    rule = CronSim(expression, after.astimezone(zone))
     try:
-        for local in CronSim(expression, after.astimezone(zone)):
+        for local in rule:
             due = local.astimezone(UTC)
-            if due > last:
+            if due > last and _is_real(rule, local, due.astimezone(zone)):
                 yield due
                 last = due
     except OverflowError:  # the end of the calendar
         return
+
+
+def _is_real(rule: CronSim, local: datetime, shown: datetime) -> bool:
+    """Where the clock skips midnight, cronsim also reaches that midnight; the clock shows another time then."""
+    is_shown = local.replace(tzinfo=None) == shown.replace(tzinfo=None)
+    return is_shown or (shown.hour in rule.hours and shown.minute in rule.minutes)
 
 
 def next_due(expression: str, zone: ZoneInfo, after: datetime, number: int = 1) -> list[datetime]:

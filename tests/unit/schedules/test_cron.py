@@ -194,6 +194,14 @@ def moments(draw: st.DrawFn) -> tuple[str, datetime]:
 @example(
     ("Pacific/Kwajalein", at("1993-08-20T20:00")), Rule(frozenset({5}), frozenset({9}), None, False, "5 9 * * *")
 )
+@example(
+    ("Portugal", at("1981-03-28T00:00")),
+    Rule(frozenset(range(60)), frozenset({0}), frozenset({29}), True, "*/1 0 29 * *"),
+)
+@example(
+    ("Portugal", at("1981-03-28T00:00")),
+    Rule(frozenset({0, 20, 40}), frozenset(range(24)), frozenset({29}), True, "*/20 * 29 * *"),
+)
 def test_in_every_zone_a_rule_is_due_when_the_wall_clock_matches(moment: tuple[str, datetime], rule: Rule) -> None:
     """Two days around a change: skipped or repeated times run once, rules with stars follow real time."""
     name, after = moment
