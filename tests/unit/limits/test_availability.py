@@ -50,6 +50,30 @@ def test_jobs_that_run_one_after_the_other_share_a_slot() -> None:
     assert decide(taken, *[(TWO_AT_ONCE,)] * 2, in_turn=True) == [False] * 2
 
 
+def test_jobs_that_run_at_the_same_time_take_a_slot_each() -> None:
+    """So do those of two calls."""
+    room = Availability()
+
+    assert decide(room, (TWO_AT_ONCE,)) + decide(room, (TWO_AT_ONCE,)) == [True, True]
+    assert room.ours == Counter(smtp=2)
+
+
+def test_an_exhausted_slot_names_its_limit() -> None:
+    """For the reason that is stored with the job."""
+    room = Availability(others=Counter(smtp=2))
+
+    assert room.decide([(TWO_AT_ONCE,)], NOON) == [Refusal(TWO_AT_ONCE)]
+
+
+def test_the_first_window_ends_in_the_zone_of_the_limit() -> None:
+    """At noon in UTC it is evening in Tokyo: its day ends three hours later."""
+    daily = LimitKey("sender", Limit("sender", 2, "day", "Asia/Tokyo"))
+    room = Availability()
+
+    assert decide(room, (daily,)) == [True]
+    assert room.windows[daily.row_key] == RateWindow(2, 1, NOON + timedelta(hours=3))
+
+
 def test_several_limits_are_granted_together_or_not_at_all() -> None:
     """A refused job takes nothing from its other limits and is retried at the latest of their times."""
     room = Availability({MINUTE: RateWindow(2, 2, NEXT_MINUTE)}, Counter(smtp=2))

@@ -1,5 +1,6 @@
 """What can be declared as a limit, and which keys it takes from payloads."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from mayfly import Job, concurrency, handler, rate
 from mayfly.clock import host_now
 from mayfly.errors import BadDeclaration, BadPayload, MayflyError
-from mayfly.limits.limit import Limit, NoKey, limit_request, strictest
+from mayfly.limits.limit import MAX_LIMIT, Limit, LimitKey, NoKey, limit_request, strictest
 from mayfly.queue.options import JobValidator
 from mayfly.registry import declared
+from mayfly.schema.tables import KEY_LENGTH
 
 VALIDATOR = JobValidator(payload_limit=1 << 16, max_attempts=5, now=host_now)
 
@@ -53,6 +55,46 @@ def test_enqueue_refuses_a_payload_without_the_key_of_a_limit() -> None:
     ):
         VALIDATOR.validate("limited", {}, declared()["limited"])
     assert VALIDATOR.validate("limited", {"account": 1}, declared()["limited"]).payload == '{"account":1}'
+
+
+def test_an_error_of_a_limit_shows_the_call() -> None:
+    """As it is written in the handler, so that it can be found."""
+    calls: dict[str, Callable[[], Limit]] = {
+        "concurrency('a', 0): the maximum must be an integer of 1 or more.": lambda: concurrency("a", 0),
+        "concurrency('', 1): the key must have 1 to 190 characters, not 0.": lambda: concurrency("", 1),
+        "concurrency(7, 1): the key must be a string such as 'smtp:{account}'.": lambda: concurrency(7, 1),  # type: ignore[arg-type]
+        "concurrency('a}', 1): its braces do not match; write 'smtp:{account}'.": lambda: concurrency("a}", 1),
+        "concurrency('{0}', 1): {0} must be the name of a field of the payload.": lambda: concurrency("{0}", 1),
+        "rate('a', 0, per='day'): the maximum must be an integer of 1 or more.": lambda: rate("a", 0, per="day"),
+        "rate('a', 1, per='day'): there is no time zone 'X'; write one such as 'Europe/Berlin'.": (
+            lambda: rate("a", 1, per="day", tz="X")
+        ),
+    }
+
+    for sentence, call in calls.items():
+        with pytest.raises(BadDeclaration) as raised:
+            call()
+        assert str(raised.value) == sentence
+
+
+def test_the_largest_limit_and_the_longest_key_are_accepted() -> None:
+    """Both fit their columns."""
+    limit = concurrency("k" * KEY_LENGTH, MAX_LIMIT)
+
+    assert (limit.most, limit.key_for({})) == (MAX_LIMIT, "k" * KEY_LENGTH)
+
+
+def test_a_rate_keeps_its_zone() -> None:
+    """Its days begin at midnight there."""
+    assert rate("sender", 50, per="day", tz="Europe/Berlin").zone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize("order", [(2, 1, 3), (3, 2, 1), (1, 2, 3)])
+def test_the_strictest_of_several_limits_counts(order: tuple[int, ...]) -> None:
+    """Wherever it stands, each key once."""
+    keys = [LimitKey("smtp", Limit("smtp", most)) for most in order]
+
+    assert strictest(keys) == (LimitKey("smtp", Limit("smtp", 1)),)
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "2", None, 10**10])

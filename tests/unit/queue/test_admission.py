@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from mayfly.job import RareFields
+from mayfly.job import RareFields, SourceRow
 from mayfly.queue.outcome import Outcome, OutcomeKind
 from mayfly.queue.pauses import PAUSED_FOR, Pause
-from mayfly.queue.policy import skip_outcome
+from mayfly.queue.policy import MAX_UNKNOWN_DELAY, skip_outcome
 from mayfly.schema.tables import WAITING_LENGTH
 from tests.factories import NOON, make_job
 
@@ -25,6 +25,29 @@ def test_a_job_with_a_requested_cancellation_is_cancelled() -> None:
     outcome = skip_outcome(make_job(rare_fields=RareFields(cancel_reason="cancelled by ann")), PAUSE, NOON)
 
     assert outcome == Outcome(OutcomeKind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
+
+
+def test_a_job_whose_row_was_changed_is_cancelled() -> None:
+    """While a retry waited: the change of the application wins."""
+    row = SourceRow("posts", "7", values={"id": 7}, is_changed=True)
+
+    reason = "row changed: the application has changed or deleted the row while the job waited"
+    assert skip_outcome(make_job(source_row=row), PAUSE, NOON) == Outcome(
+        OutcomeKind.CANCELLED, error=reason, keeps_attempt=True
+    )
+
+
+def test_a_job_of_a_source_that_is_not_configured_here_is_snoozed() -> None:
+    """Another host may have it. The job of a row that was read is run."""
+    unknown, known = SourceRow("posts", "7"), SourceRow("posts", "7", values={"id": 7})
+
+    assert skip_outcome(make_job(source_row=known), None, NOON) is None
+    assert skip_outcome(make_job(source_row=unknown), None, NOON) == Outcome(
+        OutcomeKind.SNOOZED,
+        run_at=NOON + MAX_UNKNOWN_DELAY,
+        keeps_attempt=True,
+        waiting_for="source posts, which this host does not have or cannot use",
+    )
 
 
 def test_an_expired_job_is_cancelled() -> None:

@@ -274,10 +274,16 @@ def test_a_connection_error_uses_no_attempt(releases: int, seconds: float) -> No
     """The job is released with the backoff of as many failures, and its error is stored."""
     job = make_job(attempt=1, max_attempts=1, rare_fields=RareFields(releases=releases))
 
-    outcome = policy.after_database_error(job, Failure.from_reason("away"), CONTEXT)
+    outcome = policy.after_database_error(job, BOOM, CONTEXT)
 
-    assert (outcome.kind, outcome.keeps_attempt, outcome.counts_release) == (OutcomeKind.RELEASED, True, True)
-    assert (outcome.run_at, outcome.error) == (NOON + timedelta(seconds=seconds), "away")
+    assert outcome == Outcome(
+        OutcomeKind.RELEASED,
+        run_at=after_seconds(seconds),
+        error=BOOM.text,
+        fingerprint=BOOM.fingerprint,
+        keeps_attempt=True,
+        counts_release=True,
+    )
 
 
 def test_the_eleventh_connection_error_in_a_row_is_a_failure() -> None:
@@ -336,16 +342,37 @@ def test_a_job_waits_for_a_broken_module_without_an_end(waited: float, jitter: f
     assert after_seconds(-300) <= outcome.unknown_since <= NOON
 
 
+@pytest.mark.parametrize(("releases", "run_at"), [(0, None), (1, after_seconds(4)), (9, after_seconds(1024))])
+def test_a_job_whose_runner_was_lost_is_run_again_alone(releases: int, run_at: datetime | None) -> None:
+    """At once the first time, then with a backoff. It uses no attempt and counts no crash."""
+    job = make_job(rare_fields=RareFields(releases=releases))
+
+    assert policy.after_lost_runner(job, "gone", CONTEXT) == Outcome(
+        OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True
+    )
+
+
 def test_a_job_that_lost_eleven_dispatchers_is_dead() -> None:
     """Ten may be bad luck, but a handler can also kill its parent."""
-    outcomes = [
-        policy.after_lost_runner(make_job(rare_fields=RareFields(releases=releases)), "gone", CONTEXT)
-        for releases in (0, 9, 10)
-    ]
+    outcome = policy.after_lost_runner(make_job(rare_fields=RareFields(releases=10)), "gone", CONTEXT)
 
-    assert [each.kind for each in outcomes] == [OutcomeKind.RELEASED, OutcomeKind.RELEASED, OutcomeKind.DEAD]
-    assert [(each.keeps_attempt, each.crashed) for each in outcomes[:2]] == [(True, False)] * 2
-    assert outcomes[2].error == "released 10 times in a row, last: gone"
+    assert (outcome.kind, outcome.attempt_ending) == (OutcomeKind.DEAD, OutcomeKind.CRASHED)
+    assert outcome.error == "released 10 times in a row, last: gone"
+
+
+def test_the_only_job_of_a_silent_external_worker_has_crashed() -> None:
+    """It is due at once, since the lease was the delay."""
+    outcome = policy.after_expired_lease(1, make_job(), NOON)
+
+    assert (outcome.kind, outcome.run_at, outcome.crashed) == (OutcomeKind.CRASHED, None, True)
+    assert outcome.error == "crashed: its lease expired before the external worker reported a result"
+
+
+def test_one_of_several_jobs_of_a_silent_external_worker_is_released() -> None:
+    """It is not known which of them ended the worker, so each is run again alone."""
+    outcome = policy.after_expired_lease(2, make_job(), NOON)
+
+    assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
 
 
 @pytest.mark.parametrize(("crashes", "forgiven"), [(0, 19), (1, 18), (0, 25)])
