@@ -7,7 +7,7 @@ first change after a release must replace the import below by a copy of the tabl
 from alembic import op
 
 from mayfly.schema.metadata import metadata
-from mayfly.schema.migrations import create_described
+from mayfly.schema.migrations.operations import create_described
 
 revision = "0001"
 down_revision = None
