@@ -20,16 +20,17 @@ STATISTICS = {
 }
 NO_LOCK = "blocks nothing"
 ROWS_LOCK = "locks the rows that it changes until the migration is committed"
-BRIEF_LOCK = "blocks reads and writes of the table for a moment"
-WRITE_LOCK = "blocks writes of the table while it runs"
-FULL_LOCK = "blocks reads and writes of the table while it runs"
+BRIEF_LOCK = "blocks reads and writes for a moment"
+WRITE_LOCK = "blocks writes while it runs"
+FULL_LOCK = "blocks reads and writes while it runs"
+UNKNOWN_LOCK = "may block writes while it runs: the server chooses the algorithm"
 # By the words in a statement; the first that are found apply. Differs because each server has locks of its own.
 MYSQL_LOCKS = (
     ("ALGORITHM=INSTANT", BRIEF_LOCK),
-    ("LOCK=NONE", "blocks reads and writes of the table for a moment at its start and end, not while it runs"),
+    ("LOCK=NONE", "blocks reads and writes for a moment at its end"),
     ("CREATE TABLE", NO_LOCK),
-    ("ALTER TABLE", "may block writes of the table while it runs: the server chooses the algorithm"),
-    ("INDEX", "may block writes of the table while it runs: the server chooses the algorithm"),
+    ("ALTER TABLE", UNKNOWN_LOCK),
+    ("INDEX", UNKNOWN_LOCK),
 )
 POSTGRES_LOCKS = (
     ("INDEX CONCURRENTLY", "blocks nothing; waits for older transactions on the table"),

@@ -1,7 +1,7 @@
 """All tables, as mayfly/schema/metadata.py describes them.
 
-Nothing is released yet, so the first migration uses the current description. A released migration never changes: the
-first change after a release must replace the import below by a copy of the tables as they were.
+Released with 0.2.0, and a released migration never changes: tests/golden/migration_0001_*.sql has its statements. So
+the first change of metadata.py replaces the import below by a copy of the tables as they are now.
 """
 
 from alembic import op
