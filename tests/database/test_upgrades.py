@@ -293,6 +293,14 @@ def test_a_dry_run_shows_only_what_a_killed_migration_has_left(
     assert any("ADD COLUMN" in each for each in planned) == (engine_name == "sqlite")
 
 
+def test_a_dry_run_creates_no_file(tmp_path: Path) -> None:
+    """Nor the tables of a new installation."""
+    planned = planned_statements(f"sqlite:///{tmp_path}/mayfly.db")
+
+    assert {"mayfly_jobs", "mayfly_version"} <= {each.table for each in planned}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_large_tables_are_shown_by_the_statistics_of_the_server(
     engine_name: str, url: str, database: Database, expanded: PackageTables
 ) -> None:

@@ -76,11 +76,7 @@ def cycles_of(host: Installation, name: str) -> int:
 
 @pytest.mark.parametrize(
     ("engine_name", "rounds"),
-    [
-        ("mariadb", 2),
-        ("postgres", 2),
-        *(pytest.param(each, 15, marks=pytest.mark.slow) for each in ("mariadb", "postgres")),
-    ],
+    [("mariadb", 1), *(pytest.param(each, 15, marks=pytest.mark.slow) for each in ("mariadb", "postgres"))],
     indirect=["engine_name"],
 )
 def test_hosts_of_two_releases_share_the_work_during_a_migration(

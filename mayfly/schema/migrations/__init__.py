@@ -21,6 +21,7 @@ from mayfly.db.database import first_line
 from mayfly.db.dialects import ErrorKind, dialect_named
 from mayfly.errors import OldCodeRuns, SchemaUnknown, TablesBusy
 from mayfly.format import format_duration
+from mayfly.schema import missing_embedded
 from mayfly.schema.column_types import utc_now
 from mayfly.schema.metadata import cycles, runners
 from mayfly.schema.migrations.dry_run import Buffer, PlannedStatement, planned
@@ -86,9 +87,9 @@ def migrate(url: str, tables: PackageTables = OWN) -> tuple[Version, Version]:
 
 
 def planned_statements(url: str, tables: PackageTables = OWN) -> list[PlannedStatement]:
-    """What migrate() would do now. Reads the database and takes no lock."""
+    """What migrate() would do now. Creates no file, and takes no lock of a server."""
     _newest, known = tables.versions()
-    with connected(url) as connection:
+    with connected("sqlite://" if missing_embedded(url) else url) as connection:
         before = _stored_version(connection, tables.version_table)
         if before is not None and before not in known:
             _refuse_unusable(tables, before, known)
