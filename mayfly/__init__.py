@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mayfly.schedules.files import schedule
     from mayfly.settings.sources import setting
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BusinessHours", "Cancel", "Dead", "Job", "Limit", "MayflyError", "Outcome", "Retry", "Snooze", "__version__",

@@ -183,6 +183,23 @@ class SchemaMismatch(DatabaseError):
         super().__init__(f"The database has schema version {stored}, {older if stored < known else newer}")
 
 
+class OldCodeRuns(DatabaseError):
+    def __init__(self, version: str, oldest: str, hosts: Sequence[str], wait: str) -> None:
+        super().__init__(
+            f"Schema version {version} needs code of schema version {oldest} or newer, and older code still runs on "
+            f"{', '.join(hosts)}. Upgrade it, or stop cron there. {wait} after its last cycle, and after its last "
+            "runner, run `mayfly migrate` again."
+        )
+
+
+class TablesBusy(DatabaseError):
+    def __init__(self, seconds: float, reason: str) -> None:
+        super().__init__(
+            f"A migration waited for a lock for {seconds / 60:.0f} minutes ({reason}). A long transaction, such as a "
+            "backup, keeps it. Run `mayfly migrate` again when that has ended; it continues where it stopped."
+        )
+
+
 class PlanLockLost(DatabaseError):
     """Another host holds the planning lock: this cycle starts nothing, and the next one tries again."""
 

@@ -38,7 +38,7 @@ from mayfly.schedules import COMMAND
 from mayfly.schedules.files import declared_text, synced_text
 from mayfly.schedules.next_due import schedule_files
 from mayfly.schema import missing_embedded
-from mayfly.schema.tables import VERSION, Version, require_version
+from mayfly.schema.tables import VERSION, Version, require_version, stored_version, version_number
 from mayfly.settings import Settings, load
 from mayfly.settings.loading import Loaded
 from mayfly.settings.sources import DOTENV, find_home
@@ -239,7 +239,9 @@ def check_session(installation: Installation) -> Results:
 
 def check_schema(installation: Installation) -> Results:
     installation.database.read(require_version)
-    yield CheckResult(OK, f"version {VERSION}")
+    stored = version_number(installation.database.read(stored_version))
+    newer = "" if stored == VERSION else f", newer than the {VERSION} of this code, which can use it"
+    yield CheckResult(OK, f"version {stored}{newer}")
 
 
 def check_clock(installation: Installation) -> Results:

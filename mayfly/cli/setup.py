@@ -21,7 +21,7 @@ from mayfly.errors import UnknownName
 from mayfly.format import moment
 from mayfly.process import exits
 from mayfly.registry import add_home_to_path, handler_modules, packages_named, required_names
-from mayfly.schema.tables import VERSION
+from mayfly.schema.tables import VERSION, version_number
 from mayfly.settings import load, load_settings
 from mayfly.settings.loading import integration_origins
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE, ROLES
@@ -54,10 +54,11 @@ def config(as_json: bool) -> None:
 @click.command()
 @click.option("--sql", is_flag=True, help="Print the SQL for an empty database; run nothing.")
 @click.option("--app", is_flag=True, help="Migrate the tables of the handlers instead.")
-def migrate(sql: bool, app: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Print the missing statements and their locks.")
+def migrate(sql: bool, app: bool, dry_run: bool) -> None:
     """Create or update Mayfly's tables.
 
-    Can be repeated, and run on several hosts at once.
+    Can be repeated, and run on several hosts at once, while jobs run.
     """
     from mayfly.schema import migrations  # imports Alembic, which is slow
 
@@ -72,13 +73,17 @@ def migrate(sql: bool, app: bool) -> None:
         if sql:
             migrations.migration_sql(url, tables)
             continue
+        if dry_run:
+            statements = migrations.planned_statements(url, tables)
+            click.echo("\n".join(each.lines for each in statements) or f"Nothing to do for {tables.package}.")
+            continue
         subject, are = (f"tables of {tables.package}", "are") if app else ("schema", "is")
         before, after = migrations.migrate(url, tables)
         if before == after:
-            click.echo(f"The {subject} {are} up to date (version {after}).")
+            click.echo(f"The {subject} {are} up to date (version {version_number(after or '')}).")
         else:
-            done = f"Migrated the {subject} from version {before} to" if before else f"Created the {subject}, version"
-            click.echo(f"{done} {after}.")
+            old = f"Migrated the {subject} from version {version_number(before)} to" if before else ""
+            click.echo(f"{old or f'Created the {subject}, version'} {version_number(after or '')}.")
 
 
 # --- dev ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.process.identity import Process
 from mayfly.process.state_dir import leaving_path, leaving_paths, lock_path
+from mayfly.schema.tables import VERSION
 
 LANES = "SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes"
 ANY_LIVE_RUNNER = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL LIMIT 1"
@@ -39,7 +40,7 @@ class KnownLane(NamedTuple):
 
 
 def open_cycle(connection: Connection, cycle_id: int, host: str, now: datetime) -> None:
-    row = {"id": cycle_id, "host": host, "started_at": now}
+    row = {"id": cycle_id, "host": host, "schema_version": VERSION, "started_at": now}
     connection.execute(connection.dialect.upsert("mayfly_cycles", ("id",), row), row)
 
 

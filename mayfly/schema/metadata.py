@@ -162,6 +162,7 @@ cycles = _table(
         doc="Millisecond in which the cycle began, from the planning lock: unique and increasing over all hosts.",
     ),
     Column("host", Name, nullable=False, doc="Host of the dispatcher."),
+    _word("schema_version", 4, "0001", "Newest version of the tables that the dispatcher's code knows."),
     Column("started_at", UtcDateTime, nullable=False, doc="Start of the cycle."),
     Column("finished_at", UtcDateTime, doc="End of the cycle; NULL if it runs or was killed."),
     Column("exit_code", Integer, doc="Exit code of the dispatcher."),

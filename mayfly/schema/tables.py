@@ -11,8 +11,9 @@ from mayfly.errors import SchemaMismatch, SchemaMissing
 if TYPE_CHECKING:
     from mayfly.db.connection import AnyConnection
 
-VERSION = "0001"  # the newest migration; a test compares the two
+VERSION = "0001"  # number of the newest migration; a test compares the two
 VERSION_TABLE = "mayfly_version"
+USABLE_FROM = "_from_"  # 0003_from_0002: the third migration; code that knows version 0002 can use its tables
 Version = str | None  # None: no tables yet
 
 NAME_LENGTH = 64  # lanes, types, hosts, worker ids
@@ -48,16 +49,32 @@ FENCE = f"id = :id AND {OWNED}"
 
 
 def require_version(connection: "AnyConnection") -> None:
-    """Refuse tables of another version. mayfly.db.database explains a missing version table."""
-    stored = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+    """Refuse tables that this code cannot use. mayfly.db.database explains a missing version table."""
+    stored = stored_version(connection)
+    refuse_newer(stored)
+    if version_number(stored) < VERSION:
+        raise SchemaMismatch(version_number(stored), VERSION)
+
+
+def stored_version(connection: "AnyConnection") -> str:
+    stored: Version = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
     if stored is None:
         raise SchemaMissing
-    refuse_newer(stored)
-    if stored != VERSION:
-        raise SchemaMismatch(stored, VERSION)
+    return stored
 
 
-def refuse_newer(stored: Version) -> None:
-    """Versions are four digits, so that they compare as text; anything else is not older than ours."""
-    if stored is not None and stored > VERSION:
-        raise SchemaMismatch(stored, VERSION)
+def refuse_newer(stored: str) -> None:
+    """Numbers are four digits, so that they compare as text; anything else is not older than ours."""
+    if oldest_usable(stored) > VERSION:
+        raise SchemaMismatch(version_number(stored), VERSION)
+
+
+def version_number(stored: str) -> str:
+    return stored.partition(USABLE_FROM)[0]
+
+
+def oldest_usable(stored: str) -> str:
+    """The oldest code that can use these tables, by the version that it knows. The name of the migration has it, so
+    that it is stored in one write, and code that does not know the migration can read it."""
+    number, _, oldest = stored.partition(USABLE_FROM)
+    return oldest or number

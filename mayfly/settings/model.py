@@ -230,7 +230,7 @@ class SettingsModel(BaseModel):
     host_name: t.HostName = Field(
         default_factory=lambda: socket.gethostname(),
         description="name of this host in the tables; dispatchers with different names count as different hosts. "
-        "In [Kubernetes](cron.md#containers) the default is kubernetes",
+        "In [Kubernetes](containers.md#the-name-of-the-host) the default is kubernetes",
     )
     spawn: Annotated[Literal["fork", "exec"], t.one_of("fork", "exec")] = setting(
         "fork", "fork runners from the dispatcher (3 ms each), or start a new interpreter for each (600 ms)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, Inspector, create_engine, inspect
@@ -28,6 +29,7 @@ from mayfly.schema.tables import require_version
 from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 FORK = multiprocessing.get_context("fork")  # Mayfly is imported already, so a forked child starts at once
 
 
@@ -150,6 +152,22 @@ def test_the_expected_version_is_the_newest_migration() -> None:
     newest = ScriptDirectory.from_config(config).get_current_head()
 
     assert newest == schema_tables.VERSION
+
+
+@pytest.mark.parametrize("dialect", ["mysql", "postgresql", "sqlite"])
+def test_a_released_migration_never_changes(dialect: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A change of mayfly/schema/metadata.py needs a migration of its own, see v0001_initial.py.
+
+    UPDATE_GOLDEN=1 writes the statements, for a migration that is not released yet.
+    """
+    path = GOLDEN / f"migration_0001_{dialect}.sql"
+
+    command.upgrade(migrations.OWN.config(dialect_name=dialect), "0001", sql=True)
+
+    printed = capsys.readouterr().out
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(printed)
+    assert printed == path.read_text()
 
 
 def test_a_migrated_database_is_accepted(database: Database) -> None:

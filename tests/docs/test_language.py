@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PATHS = (
-    "mayfly", "dispatcher", "runner", "console", "handlers", "scripts", "cron.d", "docs", "README.md",
+    "mayfly", "dispatcher", "runner", "console", "handlers", "scripts", "cron.d", "deploy", "docs", "README.md",
     "CONTRIBUTING.md", "CHANGELOG.md",
 )  # fmt: skip
-TEXTS = (".py", ".html", ".js", ".md", ".sh", ".toml", "")  # "": scripts without a suffix
+TEXTS = (".py", ".html", ".js", ".md", ".sh", ".toml", ".yaml", "")  # "": scripts without a suffix
 BANNED = re.compile(
     r"""\b(
     told | mended | midwi\w* | nurser\w* | newborn | dearer          # report, fixed; metaphors; more expensive

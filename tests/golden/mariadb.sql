@@ -117,7 +117,7 @@ UPDATE mayfly_locks SET holder = NULL, lease_until = NULL WHERE name = 'plan' AN
 
 -- open a cycle
 BEGIN;
-INSERT INTO mayfly_cycles (id, host, started_at) VALUES (%(id)s, %(host)s, %(started_at)s) ON DUPLICATE KEY UPDATE host = VALUES(host), started_at = VALUES(started_at);
+INSERT INTO mayfly_cycles (id, host, schema_version, started_at) VALUES (%(id)s, %(host)s, %(schema_version)s, %(started_at)s) ON DUPLICATE KEY UPDATE host = VALUES(host), schema_version = VALUES(schema_version), started_at = VALUES(started_at);
 
 -- plan a runner
 BEGIN;

@@ -118,7 +118,7 @@ UPDATE mayfly_locks SET holder = NULL, lease_until = NULL WHERE name = 'plan' AN
 
 -- open a cycle
 BEGIN;
-INSERT INTO mayfly_cycles (id, host, started_at) VALUES (%(id)s, %(host)s, %(started_at)s) ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at;
+INSERT INTO mayfly_cycles (id, host, schema_version, started_at) VALUES (%(id)s, %(host)s, %(schema_version)s, %(started_at)s) ON CONFLICT (id) DO UPDATE SET host = excluded.host, schema_version = excluded.schema_version, started_at = excluded.started_at;
 
 -- plan a runner
 BEGIN;

@@ -124,7 +124,7 @@ UPDATE mayfly_locks SET holder = NULL, lease_until = NULL WHERE name = 'plan' AN
 
 -- open a cycle
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_cycles (id, host, started_at) VALUES (:id, :host, :started_at) ON CONFLICT (id) DO UPDATE SET host = excluded.host, started_at = excluded.started_at;
+INSERT INTO mayfly_cycles (id, host, schema_version, started_at) VALUES (:id, :host, :schema_version, :started_at) ON CONFLICT (id) DO UPDATE SET host = excluded.host, schema_version = excluded.schema_version, started_at = excluded.started_at;
 
 -- plan a runner
 BEGIN IMMEDIATE;

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +13,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from mayfly import __version__
 from mayfly.cli.cron_file import dispatcher_entries
 from tests.process.cron.programs import IS_ROOT, debian_program, wait_for
 from tests.process.cron.test_real_cron import running
 from tests.process.installation import CHECKOUT, DEADLINE_SECONDS, wait_until
-from tests.process.wheel import HANDLERS, Application, build_wheel, install_wheel
+from tests.process.wheel import HANDLERS, Application, build_distributions, install_wheel, pip
 from tests.servers.private import free_port
 
 # Packages of an application that have the names of Mayfly's. None of Mayfly's processes may import them.
@@ -26,8 +29,14 @@ NAMESAKES = {
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist and the wheel."""
+    return build_distributions(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: tuple[Path, Path]) -> Path:
+    return distributions[1]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +103,46 @@ def test_every_file_can_be_printed(application: Application, file: str) -> None:
     assert printed.returncode == 0, printed.stderr
     assert "/srv/mayfly" not in printed.stdout
     assert (str(application.home) in printed.stdout) == (file in ("service", "logrotate"))
+
+
+def test_both_distributions_have_valid_metadata(distributions: tuple[Path, Path]) -> None:
+    """What an upload to a package index requires, with the version of the package."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *distributions],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stdout
+    sdist, wheel = distributions
+    assert sdist.name == f"mayfly_jobs-{__version__}.tar.gz"
+    assert wheel.name == f"mayfly_jobs-{__version__}-py3-none-any.whl"
+
+
+def test_the_version_has_a_dated_entry_in_the_changelog() -> None:
+    """What is not released yet would be above it."""
+    headings = re.findall(r"^## (.+)$", (CHECKOUT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+
+    released = [each for each in headings if each != "Unreleased"]
+
+    assert re.fullmatch(rf"{re.escape(__version__)} – \d{{4}}-\d\d-\d\d", released[0])
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_with_its_dependencies(wheel: Path, tmp_path: Path) -> None:
+    """Into an environment that has nothing else, with the pinned versions; then a cycle runs a job."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / ".venv"], check=True)
+    python = tmp_path / ".venv/bin/python"
+    pip("--python", str(python), "install", "--constraint", str(CHECKOUT / "constraints.txt"), str(wheel))
+    application = Application(tmp_path, python)
+    application.write({"handlers.py": HANDLERS})
+    job = enqueue(application)
+
+    cycle = application.mayfly("dispatch")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert application.job_status(job).endswith("is done.")
 
 
 # --- without handlers -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The wheel, installed into a fresh virtual environment, and applications that use it outside of the checkout."""
+"""The sdist and the wheel, and applications outside of the checkout in which only the wheel is installed."""
 
 import os
 import shutil
@@ -23,17 +23,18 @@ def greet(job):
 """
 
 
-def build_wheel(directory: Path) -> Path:
-    """From a copy of the sources: a build leaves files next to them."""
+def build_distributions(directory: Path) -> tuple[Path, Path]:
+    """The sdist, and the wheel built from it. From a copy of the sources: a build leaves files next to them."""
     copy = directory / "source"
     for name in SOURCES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(CHECKOUT / name, copy / name, symlinks=True, ignore=ignored)
     for name in FILES:
         shutil.copy(CHECKOUT / name, copy / name)
-    pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(directory), str(copy))
-    (wheel,) = directory.glob("*.whl")
-    return wheel
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(directory), str(copy)]
+    subprocess.run(command, check=True, capture_output=True)
+    (sdist,), (wheel,) = directory.glob("*.tar.gz"), directory.glob("*.whl")
+    return sdist, wheel
 
 
 def pip(*arguments: str) -> None:

@@ -212,7 +212,9 @@ def test_the_row_has_the_columns_of_its_table() -> None:
     """With the columns known at the start, and that of operators, it is complete; the note may be NULL."""
     row = cycle_row(make_summary(OK))
 
-    assert row.keys() | {"id", "host", "started_at", "finished_at", "forgotten_at"} == set(cycles.c.keys())
+    assert row.keys() | {"id", "host", "schema_version", "started_at", "finished_at", "forgotten_at"} == set(
+        cycles.c.keys()
+    )
     assert row["note"] is None
 
 

@@ -1,13 +1,13 @@
 """All tables, as mayfly/schema/metadata.py describes them.
 
-Nothing is released yet, so the first migration uses the current description. A released migration never changes: the
-first change after a release must replace the import below by a copy of the tables as they were.
+Released with 0.2.0, and a released migration never changes: tests/golden/migration_0001_*.sql has its statements. So
+the first change of metadata.py replaces the import below by a copy of the tables as they are now.
 """
 
 from alembic import op
 
 from mayfly.schema.metadata import metadata
-from mayfly.schema.migrations import create_described
+from mayfly.schema.migrations.operations import create_described
 
 revision = "0001"
 down_revision = None
