@@ -1,5 +1,6 @@
 """Providers that fail, time out or answer too late; Gmail's tokens; the choice of the sender."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from threading import Event, Thread
@@ -14,6 +15,7 @@ from handlers.campaigns.campaign import launch, load_campaign
 from handlers.campaigns.gmail import access_token
 from handlers.campaigns.payloads import StepMessage
 from handlers.campaigns.senders import Reservation, load_senders, release, reserve
+from handlers.campaigns.slots import slot_start
 from handlers.idempotency import effects
 from mayfly import Job, Snooze, database, setting
 from mayfly.client import current_app
@@ -134,6 +136,47 @@ def test_the_last_message_of_a_quota_is_granted_once(
     assert [(row.sends, row.day_limit) for row in world.rows(t.sender_days)] == [(1, 1)]
 
 
+@pytest.mark.every_database
+def test_no_sender_sends_more_than_n_messages_per_slot(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """A retry that comes due in a slot that is used waits for a free one; no attempt is used. On every database."""
+    faults = one_after_the_other(Fault(503, (("Retry-After", "900"),)))
+    servers.fault = lambda _path: next(faults)
+    world.sender("sms", "twilio")
+    world.contacts(3)
+    world.campaign(StepSpec("sms"), per_slot=1)
+    launch(database(), "spring")
+
+    drained = pass_time(clock, 3 * HOUR)
+
+    assert per_sender_and_slot(servers) == 3 * [1]
+    assert [run.outcome.waiting_for for run in drained.runs if run.kind == "snoozed"] == [
+        "all senders have sent what fits into this slot"
+    ]
+    assert {job.attempts for job in enqueued_jobs("send_step_sms")} == {1, 2}
+
+
+@SQLITE
+def test_messages_of_a_revoked_account_do_not_exceed_the_slots_of_others(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    world.sender("gmail-1", "gmail")
+    world.sender("gmail-2", "gmail")
+    world.contacts(6)
+    world.campaign(per_slot=1)
+    servers.revoked.add("refresh-1")
+    launch(database(), "spring")
+
+    pass_time(clock, 3 * HOUR)
+
+    assert per_sender_and_slot(servers) == 6 * [1]
+
+
+def per_sender_and_slot(servers: MessageServers) -> list[int]:
+    return list(Counter((each.sender, slot_start(each.at, 15 * MINUTE)) for each in servers.received).values())
+
+
 @SQLITE
 def test_a_client_error_is_final_with_its_reason(
     world: World, servers: MessageServers, clock: FrozenDateTimeFactory
@@ -212,6 +255,25 @@ def test_a_revoked_account_has_a_cooldown_and_others_send_its_messages(
     assert report.last_error == (
         "the sender account gmail-1 has a cooldown: 127.0.0.1 refused the refresh token (400): renew SENDER_GMAIL_1"
     )
+
+
+@SQLITE
+def test_a_rate_limit_of_gmail_is_no_revoked_account(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """Its status is 403, too; the account has no cooldown, and the message is sent later."""
+    limited = Fault(403, error={"errors": [{"reason": "userRateLimitExceeded"}]})
+    faults = one_after_the_other(limited)
+    servers.fault = lambda _path: next(faults)
+    world.sender("gmail", "gmail")
+    world.contacts(1)
+    world.campaign()
+    launch(database(), "spring")
+
+    drained = pass_time(clock, HOUR)
+
+    assert drained.outcomes["failed"] == 1
+    assert (world.statuses(), world.rows(t.sender_accounts)[0].cooldown_until) == ({"SENT": 1}, None)
 
 
 @SQLITE
@@ -302,10 +364,11 @@ def test_a_sender_with_a_wrong_credential_has_a_cooldown(
     send_sms(world)
     world.change(t.sender_accounts, credential=credential)
 
-    pass_time(clock, HOUR)
+    drained = pass_time(clock, HOUR)
 
     [sender] = world.rows(t.sender_accounts)
     assert sender.cooldown_reason == reason
+    assert drained.runs[-1].outcome.waiting_for == "all senders have a cooldown"
 
 
 @SQLITE
