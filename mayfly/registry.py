@@ -94,6 +94,11 @@ class Registry:
     def get(self, type_name: str) -> Handler | None:
         return self.handlers.get(type_name)
 
+    def max_attempts(self, type_name: str, default: int) -> int:
+        """Those that the handler declares, or the default."""
+        handler = self.handlers.get(type_name)
+        return (handler.max_attempts if handler else None) or default
+
     @cached_property
     def concurrent(self) -> frozenset[str]:
         """The types whose jobs run concurrently in one runner."""

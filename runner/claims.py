@@ -1,14 +1,15 @@
 """Claim batches: the size of a claim, and the claim lock that the runners of a host share."""
 
 import fcntl
+import json
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from mayfly.clock import monotonic, pause_between
 from mayfly.db.connection import Connection
@@ -34,12 +35,14 @@ MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: smaller claims are too short to block ea
 LOCK_TIMEOUT_SECONDS = 0.1
 LOCK_POLL_SECONDS = (0.0005, 0.0015)
 CURSOR_SECONDS = 1.0  # an older job that was released is found after this at the latest
-CURSOR = struct.Struct("=dqq")  # monotonic seconds of the last scan from the beginning; priority and run_at
+MAX_CURSOR_BYTES = 4096
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 Claim = Callable[[int], list[Job]]
 ClaimMiddleware = Callable[[Claim], Claim]
+# In the transaction of a claim, after its jobs: the size of the claim, and what it has claimed so far.
+ClaimStep = Callable[[Connection, Claimant, int, Claimed], Claimed]
 
 
 def next_claim_size(size: int, jobs: int, seconds: float) -> int:
@@ -53,13 +56,14 @@ def next_claim_size(size: int, jobs: int, seconds: float) -> int:
 
 
 class ClaimLock:
-    """A small file per lane, locked during large claims. The kernel releases the lock when its holder exits.
+    """A small file, locked during large claims: one per lane, and one per source.
 
-    Without it a drain of a million jobs takes 16 % longer on MariaDB: SKIP LOCKED visits every locked row.
+    The kernel releases the lock when its holder exits. Without it a drain of a million jobs takes 16 % longer on
+    MariaDB: SKIP LOCKED visits every locked row.
     """
 
-    def __init__(self, directory: Path, lane: str) -> None:
-        number = int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())  # valid in any file name
+    def __init__(self, directory: Path, name: str) -> None:
+        number = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())  # valid in any file name
         self._file = os.open(claim_lock_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
@@ -80,26 +84,34 @@ class ClaimLock:
             return False
         return True
 
-    def cursor(self) -> ClaimCursor | None:
-        """Where the next claim may start; None if it must start at the beginning."""
-        scanned_at, priority, run_at = self._read()
-        if not 0 <= monotonic() - scanned_at < CURSOR_SECONDS:
-            return None
-        return ClaimCursor(priority, EPOCH + run_at * MICROSECOND)
+    def cursor(self) -> list[Any] | None:
+        """The values that describe where the next claim may start; None if it must start at the beginning."""
+        scanned_at, *values = self._read()
+        return values if values and 0 <= monotonic() - scanned_at < CURSOR_SECONDS else None
 
-    def store_cursor(self, before: ClaimCursor | None, reached: ClaimCursor | None) -> None:
+    def store_cursor(self, before: object, reached: Sequence[Any] | None) -> None:
         """After a claim that started at `before`; `reached` is None if it found fewer jobs than requested."""
-        if reached is None:
-            os.ftruncate(self._file, 0)
-            return
         scanned_at = monotonic() if before is None else self._read()[0]
-        stored = CURSOR.pack(scanned_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND)
+        stored = b"" if reached is None else json.dumps([scanned_at, *reached]).encode()
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, stored, 0)
 
-    def _read(self) -> tuple[float, int, int]:
-        stored = os.pread(self._file, CURSOR.size, 0)
-        return CURSOR.unpack(stored) if len(stored) == CURSOR.size else (-CURSOR_SECONDS, 0, 0)
+    def _read(self) -> list[Any]:
+        """When a claim has last started at the beginning, and the values of the cursor if there is one."""
+        try:
+            found = json.loads(os.pread(self._file, MAX_CURSOR_BYTES, 0))
+        except ValueError:  # empty, or half written by a process that was killed
+            return [-CURSOR_SECONDS]
+        return found if isinstance(found, list) and found else [-CURSOR_SECONDS]
+
+
+def job_cursor(lock: ClaimLock) -> ClaimCursor | None:
+    values = lock.cursor()
+    return None if values is None else ClaimCursor(values[0], EPOCH + values[1] * MICROSECOND)
+
+
+def store_job_cursor(lock: ClaimLock, before: ClaimCursor | None, reached: ClaimCursor | None) -> None:
+    lock.store_cursor(before, reached and (reached.priority, (reached.run_at - EPOCH) // MICROSECOND))
 
 
 @dataclass
@@ -113,10 +125,10 @@ class Claims:
     pauses: PauseCache
     lock: ClaimLock | None = None
     middleware: Sequence[ClaimMiddleware] = ()
+    steps: Sequence[ClaimStep] = ()
     needs_fresh: bool = False  # the last claim found a job that only a fresh runner may claim
     was_due: bool = False  # jobs were due that the last claim could not lock
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
-    claim_rows: Callable[[Connection, Claimed], Claimed] | None = None  # of sources, in the transaction of a claim
     _is_fresh: bool = True  # nothing was claimed yet
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
@@ -164,18 +176,6 @@ class Claims:
             return True
         return any(check() for check in self.due_checks)
 
-    def claimant(self) -> Claimant:
-        assigned = self.assignment
-        lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
-        begins_with = assigned.begins_with if self._is_fresh else None
-        return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
-
-    def host_lock(self, size: int) -> AbstractContextManager[None]:
-        """For a large claim: one runner per lane and host at a time."""
-        if self.lock is None or size < MIN_BATCH_FOR_CLAIM_LOCK:
-            return nullcontext()
-        return self.lock.hold()
-
     def _claim(self, size: int) -> list[Job]:
         """Writes the outcomes of the last batch first, before it takes the lock."""
         self.buffer.flush()
@@ -195,22 +195,39 @@ class Claims:
     def _claim_locked(self, lock: ClaimLock, size: int) -> Claimed:
         """One runner per lane and host at a time, starting where the last one stopped."""
         self.database.connect()  # before other runners wait for the lock
-        with lock.hold():
-            cursor = lock.cursor()
-            claimed = self._claim_jobs(size, cursor)
-            lock.store_cursor(cursor, claimed.cursor)
+        with ExitStack() as held:
+            held.enter_context(lock.hold())
+            cursor = job_cursor(lock)
+
+            def found(jobs: Claimed) -> None:
+                if not jobs.rows:  # the steps have locked nothing that other runners would visit
+                    store_job_cursor(lock, cursor, None)
+                    held.close()
+
+            claimed = self._claim_jobs(size, cursor, found)
+            if claimed.rows:
+                store_job_cursor(lock, cursor, claimed.cursor)
         return claimed
 
-    def _claim_jobs(self, size: int, cursor: ClaimCursor | None = None) -> Claimed:
-        claimant, now = self.claimant(), self.database.clock.now()
+    def _claim_jobs(
+        self, size: int, cursor: ClaimCursor | None = None, found: Callable[[Claimed], None] = lambda _jobs: None
+    ) -> Claimed:
+        claimant, now = self._claimant(), self.database.clock.now()
 
         def work(connection: Connection) -> Claimed:
             claimed = claim(connection, claimant, size, now, cursor)
-            if claimed.source_rows and self.claim_rows is not None:
-                return self.claim_rows(connection, claimed)
+            found(claimed)
+            for step in self.steps:
+                claimed = step(connection, claimant, size, claimed)
             return claimed
 
         return self.database.run(work)
+
+    def _claimant(self) -> Claimant:
+        assigned = self.assignment
+        lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
+        begins_with = assigned.begins_with if self._is_fresh else None
+        return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
 
     def _note(self, batch: list[Job]) -> None:
         self._is_fresh = self._is_fresh and not batch

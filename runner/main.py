@@ -24,7 +24,7 @@ from mayfly.queue.policy import Backoff
 from mayfly.registry import Registry, missing_settings
 from mayfly.settings import Settings
 from runner.batch import AdmissionStep, BatchReport, BatchRunner, PauseCache, SkipCheck
-from runner.claims import ClaimLock, ClaimMiddleware, Claims
+from runner.claims import ClaimLock, ClaimMiddleware, Claims, ClaimStep
 from runner.guard import Guard
 from runner.invoke import Invoker, JobObserver, JobObservers, open_hooks
 from runner.job_runtime import HandlerRuntime, RunnerApp
@@ -73,6 +73,7 @@ class Runner:
     admission: list[AdmissionStep] = field(default_factory=list)  # before each job, in this order
     observers: list[JobObserver] = field(default_factory=list)  # around each handler, the outermost first
     claim_middleware: list[ClaimMiddleware] = field(default_factory=list)  # around each claim
+    claim_steps: list[ClaimStep] = field(default_factory=list)  # in its transaction, after its jobs
     due_checks: list[Callable[[], bool]] = field(default_factory=list)  # whether there is work that is no job yet
     idle_steps: list[Callable[[], bool]] = field(default_factory=list)  # if the lane is empty: true to claim again
     after_batch: list[Callable[[Sequence[Job], BatchReport, float], None]] = field(default_factory=list)
@@ -148,6 +149,7 @@ class Runner:
             pauses=self.pauses,
             lock=lock,
             middleware=self.claim_middleware,
+            steps=self.claim_steps,
             due_checks=self.due_checks,
         )
 

@@ -1,6 +1,6 @@
 """Claim rows of the sources of a lane, in addition to its jobs. Plugged into the claims of a runner."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,59 +10,91 @@ from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.job import Job
 from mayfly.log import Log
-from mayfly.queue.claim import Claimed
-from mayfly.queue.source_table import SourceTable
-from mayfly.queue.sources import ClaimedRows, RowClaim, Sources, has_due_rows, reclaim_rows
-from mayfly.registry import Registry
+from mayfly.queue.claim import Claimant, Claimed
+from mayfly.queue.source_claim import LockedRows, RowClaim, reclaim_rows
+from mayfly.queue.source_table import RowPosition, SourceTable
+from mayfly.queue.sources import Sources, has_due_rows
 from runner.batch import PauseCache
-from runner.claims import Claim, Claims
+from runner.claims import MIN_BATCH_FOR_CLAIM_LOCK, Claim, ClaimLock
 
 if TYPE_CHECKING:
     from runner.main import Runner
 
 
 def install(runner: "Runner", sources: Sources) -> None:
+    lane, database, registry = runner.assignment.lane, runner.database, runner.registry
+    directory, tables = runner.page.path.parent, sources.of_lane(lane)
     rows = RowClaims(
-        sources=sources,
-        tables=sources.of_lane(runner.assignment.lane),
-        database=runner.database,
-        registry=runner.registry,
-        max_attempts=runner.settings.max_attempts,
-        pauses=runner.pauses,
-        log=runner.log,
-        claims=lambda: runner.claims,
+        sources,
+        database,
+        tables,
+        runner.pauses,
+        runner.log,
+        lambda type_name: registry.max_attempts(type_name, runner.settings.max_attempts),
+        # SQLite has no row locks: see Runner.claims.
+        {each.source.name: ClaimLock(directory, f"source {each.source.name}") for each in tables}
+        if database.dialect.claim_lock
+        else {},
     )
+    runner.claim_steps.append(rows.claim)
     runner.claim_middleware.append(rows.around)
-    if rows.tables:
+    if tables:
         runner.due_checks.append(rows.has_due)
 
 
 @dataclass(frozen=True)
 class RowClaims:
+    """Jobs first: they are retries, or were enqueued into the lane; then due rows, as many as are missing."""
+
     sources: Sources
-    tables: Sequence[SourceTable]  # of the runner's lane
     database: Database
-    registry: Registry
-    max_attempts: int  # of handlers that set none
+    tables: Sequence[SourceTable]  # of the runner's lane
     pauses: PauseCache
     log: Log
-    claims: Callable[[], Claims]  # those around which this is plugged
-    unusable: set[str] = field(default_factory=set)  # sources whose rows could not be read
+    max_attempts: Callable[[str], int]  # of a type
+    locks: Mapping[str, ClaimLock] = field(default_factory=dict)  # by source
+    unusable: set[str] = field(default_factory=set)  # sources whose rows this runner could not read
 
     def around(self, claim: Claim) -> Claim:
-        """Jobs first: they are retries, or were enqueued into the lane; then due rows, as many as are missing."""
+        """If the rows of a source cannot be read, the claim is repeated without them.
 
-        def claim_with_rows(size: int) -> list[Job]:
-            jobs = self._claim_jobs(claim, size)
-            is_alone = bool(jobs) and jobs[0].suspect  # such a job shares its claim with no other
-            if self.pauses.lane_pause is not None or self.claims().needs_fresh or is_alone:
-                return jobs
-            for table in self._served():
-                if len(jobs) < size:
-                    jobs += self._claim(table, size - len(jobs))
-            return jobs
+        Its retries are snoozed, and the other jobs run.
+        """
 
-        return claim_with_rows
+        def claim_usable(size: int) -> list[Job]:
+            while True:
+                try:
+                    return claim(size)
+                except SourceUnusable as error:
+                    self._report(error)
+
+        return claim_usable
+
+    def claim(self, connection: Connection, claimant: Claimant, size: int, claimed: Claimed) -> Claimed:
+        """A step in the transaction of a claim. Raises SourceUnusable."""
+        usable = {key: row for key, row in claimed.source_rows.items() if row.source not in self.unusable}
+        if usable:
+            rows = reclaim_rows(connection, self.sources, usable, claimant.worker_id, self.database.clock.now())
+            claimed = claimed._replace(source_rows={**claimed.source_rows, **rows})
+        if claimed.is_exclusive or claimed.needs_fresh:
+            return claimed
+        for table in self._served():
+            missing = size - len(claimed.rows) - len(claimed.companions)
+            if missing > 0:
+                claimed = self._add_rows(connection, claimant, missing, table, claimed)
+        return claimed
+
+    def _add_rows(
+        self, connection: Connection, claimant: Claimant, size: int, table: SourceTable, claimed: Claimed
+    ) -> Claimed:
+        attempts = self.max_attempts(table.source.type)
+        claim = RowClaim(connection, self.sources, table, claimant, attempts, self.database.clock.now())
+        lock = self.locks.get(table.source.name)
+        locked = (
+            claim.lock(size) if lock is None or size < MIN_BATCH_FOR_CLAIM_LOCK else _lock_in_turn(claim, lock, size)
+        )
+        companions = [*claimed.companions, *claim.take(locked.rows)]
+        return claimed._replace(companions=companions, was_due=claimed.was_due or locked.was_due)
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
@@ -77,45 +109,26 @@ class RowClaims:
             return False
 
     def _served(self) -> list[SourceTable]:
-        return [each for each in self.tables if each.source.type not in self.pauses.of_types]
-
-    def _claim_jobs(self, claim: Claim, size: int) -> list[Job]:
-        """If the rows of a source cannot be read, its jobs are snoozed, and the others run."""
-        self.claims().claim_rows = self._reclaim
-        while True:
-            try:
-                return claim(size)
-            except SourceUnusable as error:
-                self._report(error)
-                self.unusable.add(error.source)
-
-    def _reclaim(self, connection: Connection, claimed: Claimed) -> Claimed:
-        worker_id, now = self.claims().assignment.worker_id, self.database.clock.now()
-        usable = {job_id: row for job_id, row in claimed.source_rows.items() if row.source not in self.unusable}
-        rows = reclaim_rows(connection, self.sources, usable, worker_id, now)
-        return claimed._replace(source_rows={**claimed.source_rows, **rows})
-
-    def _claim(self, table: SourceTable, size: int) -> list[Job]:
-        claims = self.claims()
-        claimant, max_attempts = claims.claimant(), self._max_attempts(table)
-
-        def claim(connection: Connection) -> ClaimedRows:
-            now = self.database.clock.now()
-            return RowClaim(connection, self.sources, table, claimant, max_attempts, now).claim(size)
-
-        try:
-            with claims.host_lock(size):
-                claimed = self.database.run(claim)
-        except SourceUnusable as error:
-            self._report(error)
-            return []
-        claims.was_due = claims.was_due or (claimed.was_due and not claimed.jobs)
-        return list(claimed.jobs)
-
-    def _max_attempts(self, table: SourceTable) -> int:
-        handler = self.registry.get(table.source.type)
-        return (handler.max_attempts if handler else None) or self.max_attempts
+        paused = self.pauses.of_types
+        return [
+            each for each in self.tables if each.source.type not in paused and each.source.name not in self.unusable
+        ]
 
     def _report(self, error: SourceUnusable) -> None:
-        """The jobs of the lane are not affected."""
+        """Once per runner. The jobs of the lane are not affected."""
         self.log.write(log_messages.source_unusable(str(error)))
+        self.unusable.add(error.source)
+
+
+def _lock_in_turn(claim: RowClaim, lock: ClaimLock, size: int) -> LockedRows:
+    """One runner per host at a time, starting where the last one stopped.
+
+    The next one may start as soon as these rows are locked: it does not visit them. If this claim is rolled back,
+    they are found when the cursor has expired.
+    """
+    with lock.hold():
+        values = lock.cursor()
+        after = None if values is None else RowPosition(*values)
+        locked = claim.lock(size, after)
+        lock.store_cursor(after, locked.reached and locked.reached.stored)
+    return locked

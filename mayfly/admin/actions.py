@@ -186,7 +186,7 @@ def open_sources(settings: Settings, database: Database) -> "Sources | None":
 def _cancel_rows(connection: Connection, ids: Sequence[int], action: "BulkAction") -> None:
     """Rows of cancelled jobs get their final status; a running job writes it when it stops."""
     if action.sources is not None:
-        from mayfly.queue.sources import cancel_rows  # most installations have no sources
+        from mayfly.queue.source_outcome import cancel_rows  # most installations have no sources
 
         cancel_rows(connection, action.sources, ids, action.now)
 
@@ -194,7 +194,7 @@ def _cancel_rows(connection: Connection, ids: Sequence[int], action: "BulkAction
 def _reopen_rows(connection: Connection, ids: Sequence[int], action: "BulkAction") -> None:
     """Without this, the rows would count as changed by the application, and the jobs be cancelled."""
     if action.sources is not None:
-        from mayfly.queue.sources import reopen_rows  # most installations have no sources
+        from mayfly.queue.source_outcome import reopen_rows  # most installations have no sources
 
         reopen_rows(connection, action.sources, ids)
 

@@ -222,7 +222,8 @@ def index_statement(table: SourceTable) -> str:
 
 
 def _plans(connection: Connection, table: SourceTable, now: datetime) -> Iterator[StatementPlan]:
-    claims = [each for priority in table.priorities for each in table.candidates(now, priority, CLAIM_SIZE)]
+    by_priority = (table.candidates(now, priority, CLAIM_SIZE) for priority in table.priorities)
+    claims = [each for groups in by_priority for group in groups for each in group]
     with explained(table):
         yield _plan(
             connection, table, "count", [table.count(now, CLAIM_SIZE)], lambda rows: sum(row[0] for row in rows)

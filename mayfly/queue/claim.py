@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver
@@ -63,6 +63,12 @@ class ClaimCursor(NamedTuple):
     run_at: datetime
 
 
+class Companion(Protocol):
+    """The new job of a row of a source, see mayfly.queue.source_claim."""
+
+    def job(self) -> Job: ...
+
+
 class Claimed(NamedTuple):
     rows: Sequence[Row]
     rare_fields: Mapping[int, RareFields] = MappingProxyType({})  # by job id
@@ -70,6 +76,8 @@ class Claimed(NamedTuple):
     needs_fresh: bool = False  # the next job has crashed a runner: only a fresh runner can continue here
     was_due: bool = True  # if no row was found although some were due, other claims have locked them
     cursor: ClaimCursor | None = None  # set if as many rows were found as requested
+    is_exclusive: bool = False  # no other job may be added: it would have to wait for this one
+    companions: Sequence[Companion] = ()
 
 
 def claim(
@@ -91,7 +99,11 @@ def claim(
     rare_fields, source_rows = _read_rare_fields(connection, rare_ids) if rare_ids else ({}, {})
     owner = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
     connection.execute(CLAIM, owner, ids=[row[0] for row in rows])
-    return Claimed(rows, rare_fields, source_rows, cursor=due.cursor if len(rows) == size else None)
+    return Claimed(
+        rows, rare_fields, source_rows,
+        cursor=due.cursor if len(rows) == size else None,
+        is_exclusive=bool(first) or rows[0][-1] % HAS_RARE_FIELDS == 1,
+    )  # fmt: skip
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
@@ -102,7 +114,7 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
         job.source_row = claimed.source_rows.get(job.id)
         if job.source_row is not None and job.source_row.payload is not None:
             job.payload_text = job.source_row.payload
-    return jobs
+    return [*jobs, *(each.job() for each in claimed.companions)]
 
 
 def job_from_row(row: Row) -> Job:

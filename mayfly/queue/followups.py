@@ -186,13 +186,13 @@ def write_source_rows(
 ) -> Iterable[LogMessage]:
     if all(each.job.source_row is None for each in settled):
         return ()
-    from mayfly.queue.sources import write_rows  # most installations have no sources
+    from mayfly.queue.source_outcome import write_rows  # most installations have no sources
 
     return write_rows(connection, settler, settled, now)
 
 
 def without_rows(settlements: Sequence[Settlement], unusable: SourceUnusable) -> list[Settlement]:
-    from mayfly.queue.sources import without_row  # the same
+    from mayfly.queue.source_outcome import without_row  # the same
 
     return [without_row(each, unusable) for each in settlements]
 

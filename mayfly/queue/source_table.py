@@ -95,6 +95,23 @@ class Statement(NamedTuple):
     values: Mapping[str, Any]
 
 
+class RowPosition(NamedTuple):
+    """A due row in the order of a claim: high priority first, then the oldest, then the lowest key."""
+
+    priority: int
+    time: Any
+    key: Any
+
+    @property
+    def stored(self) -> tuple[int, str | int, str | int]:
+        """As JSON can store it. A database compares its columns with these texts, too."""
+        return self.priority, _plain(self.time), _plain(self.key)
+
+
+def _plain(value: Any) -> str | int:
+    return value if isinstance(value, int) else str(value)
+
+
 @dataclass(frozen=True)
 class SourceTable:
     """The statements of one source in the dialect of its database. The table's alias is `source_row`."""
@@ -131,16 +148,29 @@ class SourceTable:
             parts.append(f"SELECT COUNT(*) FROM ({rows}) AS range_{number}")
         return Statement(" UNION ALL ".join(parts), values)
 
-    def candidates(self, now: datetime, priority: int, size: int) -> list[Statement]:
-        """Key and time of due rows, oldest first, read without locks: one statement per range."""
+    def candidates(
+        self, now: datetime, priority: int, size: int, after: RowPosition | None = None
+    ) -> list[list[Statement]]:
+        """Time and key of due rows, in their order, read without locks.
+
+        Two groups if they begin after a position: rows of the same time, then later ones. With one condition for
+        both, a database would pass over all earlier rows of that time. A group has one statement per range.
+        """
         order = f"{self._time}, {self.id}" if self.source.run_at else self.id
-        chosen = f"{self.id}, {self._time if self.source.run_at else self.id}"
+        values, beginnings = self._due_values(now), [""]
+        if after is not None:
+            values |= {"after_time": after.time, "after_key": after.key}
+            later = f" AND {self.id} > :after_key"
+            beginnings = [later]
+            if self.source.run_at:
+                beginnings = [f" AND {self._time} = :after_time{later}", f" AND {self._time} > :after_time"]
+        selected = f"SELECT {self._time}, {self.id} FROM {self.table} AS source_row"
         return [
-            Statement(
-                f"SELECT {chosen} FROM {self.table} AS source_row WHERE {condition} ORDER BY {order} LIMIT {size}",
-                self._due_values(now),
-            )
-            for condition in self._due_conditions(priority)
+            [
+                Statement(f"{selected} WHERE {condition}{beginning} ORDER BY {order} LIMIT {size}", values)
+                for condition in self._due_conditions(priority)
+            ]
+            for beginning in beginnings
         ]
 
     def oldest(self, now: datetime) -> list[Statement]:
@@ -238,7 +268,7 @@ class SourceTable:
     # --- claim ---
 
     def lock(self, columns: TableColumns, names: Sequence[str], keys: Sequence[Any], now: datetime) -> Statement:
-        """Lock the rows that are still due; selects key, time, payload, and the named columns."""
+        """Lock the rows that are still due; selects their payload, and the named columns."""
         values = self._due_values(now)
         statuses = [self._equals(self.source.status, f"pending_{number}", value) for number, value in self._pending]
         if self.source.adopt_after is not None:
@@ -247,16 +277,21 @@ class SourceTable:
         condition = " AND ".join(filter(None, parts))
         return self._select_rows(columns, names, condition, self.dialect.claim_lock, values)
 
-    def lock_processing(self, columns: TableColumns, names: Sequence[str], keys: Sequence[Any]) -> Statement:
-        """Lock the rows of a retry that the application has not changed; selects the same."""
+    def lock_processing(
+        self, columns: TableColumns, names: Sequence[str], keys: Sequence[Any], worker_id: str | None
+    ) -> Statement:
+        """Lock the rows of retries that the application has not changed since this worker; selects the same."""
         values: dict[str, Any] = {"processing": self.source.processing}
         condition = f"{self.among(keys, values)} AND {self.column(self.source.status)} = :processing"
+        if self.source.worker_id is not None and worker_id is not None:
+            values["worker_id"] = worker_id
+            condition += f" AND {self.column(self.source.worker_id)} = :worker_id"
         return self._select_rows(columns, names, condition, self.dialect.row_lock, values)
 
     def _select_rows(
         self, columns: TableColumns, names: Sequence[str], condition: str, lock: str, values: Mapping[str, Any]
     ) -> Statement:
-        chosen = ", ".join([self.id, self._time, self._payload(columns), *map(self.column, names)])
+        chosen = ", ".join([self._payload(columns), *map(self.column, names)])
         return Statement(
             f"SELECT {chosen} FROM {self.table} AS source_row WHERE {condition} ORDER BY {self.id}{lock}", values
         )

@@ -301,18 +301,17 @@ class _Drain:
         """A new one each time: only a fresh runner may claim a job that has crashed."""
         invoker, pauses = self.invoker, PauseCache(lane, self.invoker.database)
         rows = RowClaims(
-            sources=self.sources,
-            tables=self.sources.of_lane(lane),
-            database=invoker.database,
-            registry=invoker.registry,
-            max_attempts=inline_app().settings.max_attempts,
-            pauses=pauses,
-            log=self.batches.log,
-            claims=lambda: claims,
+            self.sources,
+            invoker.database,
+            self.sources.of_lane(lane),
+            pauses,
+            self.batches.log,
+            lambda type_name: invoker.registry.max_attempts(type_name, inline_app().settings.max_attempts),
         )
         assignment = replace(self.assignment, lane=lane)
-        claims = Claims(invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around])
-        return claims
+        return Claims(
+            invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around], steps=[rows.claim]
+        )  # fmt: skip
 
     def _advance(self, lanes: list[str], since: datetime) -> bool:
         """Move the clock to the next job that was not due at `since`, if that is within the allowed time."""

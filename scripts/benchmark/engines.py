@@ -43,8 +43,8 @@ class Engine(ABC):
         """The arguments of the driver's connect()."""
 
     @abstractmethod
-    def settle(self, connection: Connection) -> None:
-        """Refresh statistics and write everything to disk, so that one run does not slow down the next."""
+    def settle(self, connection: Connection, table: str) -> None:
+        """Refresh the statistics of the table, and write everything to disk, so that no run slows down the next."""
 
     def empty(self, connection: Connection) -> None:
         for table in TABLES:
@@ -74,9 +74,9 @@ class MariaDB(Engine):
             "database": url.database, "ssl_disabled": True,
         }  # fmt: skip
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: Connection, table: str) -> None:
         """Flush until no page is dirty, for at most a minute; then the settings are restored."""
-        connection.execute(text("ANALYZE TABLE mayfly_jobs")).all()
+        connection.execute(text(f"ANALYZE TABLE {table}")).all()
         usual = {name: self._setting(connection, name) for name in self.FLUSH_SETTINGS}
         self._set(connection, self.FLUSH_SETTINGS)
         for _ in range(300):
@@ -114,8 +114,8 @@ class Postgres(Engine):
             "host": url.host, "port": url.port, "user": url.username, "password": url.password, "dbname": url.database
         }  # fmt: skip
 
-    def settle(self, connection: Connection) -> None:
-        connection.execute(text("VACUUM ANALYZE mayfly_jobs"))
+    def settle(self, connection: Connection, table: str) -> None:
+        connection.execute(text(f"VACUUM ANALYZE {table}"))
         connection.execute(text("CHECKPOINT"))
 
 
@@ -135,7 +135,7 @@ class SQLite(Engine):
     def connect_arguments(self, url: URL) -> Mapping[str, Any]:
         return {"database": url.database, "timeout": 60, "isolation_level": None}
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: Connection, _table: str) -> None:
         connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).all()
 
     def empty(self, connection: Connection) -> None:

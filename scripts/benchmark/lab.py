@@ -113,9 +113,9 @@ class Stage:
     def value(self, sql: str) -> float:
         return float(self.rows(sql)[0][0] or 0)
 
-    def settle(self) -> None:
+    def settle(self, table: str = "mayfly_jobs") -> None:
         with self.connect() as connection:
-            self.engine.settle(connection)
+            self.engine.settle(connection, table)
 
     def refill(self, jobs: int, type_name: str) -> None:
         """Empty the tables and insert this many jobs, all of them due."""

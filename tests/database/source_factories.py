@@ -12,8 +12,9 @@ from mayfly.job import Job
 from mayfly.queue.claim import Claimed, claim, jobs_from
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement, Settler
 from mayfly.queue.settle import Settled, settle
+from mayfly.queue.source_claim import RowClaim, RowCompanion, reclaim_rows
 from mayfly.queue.source_table import SourceTable
-from mayfly.queue.sources import RowClaim, Sources, count_rows, reclaim_rows
+from mayfly.queue.sources import Sources, count_rows
 from mayfly.settings.model import SourceModel
 from mayfly.settings.values import SourceSettings
 from tests.database.factories import CYCLE, make_claimant, rows_of
@@ -101,12 +102,12 @@ class Posts:
     def claim(self, size: int = 10, worker_id: str = "worker-1", max_attempts: int = 5) -> list[Job]:
         """The jobs of the rows that a runner claims now."""
         claimant, now = make_claimant(self.database, worker_id, lane=LANE), self.database.clock.now()
-        claimed = self.database.run(
-            lambda connection: RowClaim(connection, self.sources, self.statements, claimant, max_attempts, now).claim(
-                size
-            )
-        )
-        return list(claimed.jobs)
+
+        def work(connection: Connection) -> list[RowCompanion]:
+            rows = RowClaim(connection, self.sources, self.statements, claimant, max_attempts, now)
+            return rows.take(rows.lock(size).rows)
+
+        return [each.job() for each in self.database.run(work)]
 
     def claim_one(self, **options: Any) -> Job:
         [job] = self.claim(1, **options)

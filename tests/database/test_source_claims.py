@@ -9,7 +9,9 @@ from sqlalchemy import Integer, String, insert, text
 
 from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
-from mayfly.queue.sources import RowClaim, count_by_lane, oldest_due
+from mayfly.queue.source_claim import RowClaim
+from mayfly.queue.source_table import RowPosition
+from mayfly.queue.sources import count_by_lane, oldest_due
 from mayfly.schema import metadata as tables
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only
 from tests.database.source_factories import LANE, Posts, make_posts
@@ -248,7 +250,8 @@ def test_a_row_that_has_a_job_by_now_gets_no_second_one(posts: Posts, monkeypatc
     posts.insert(1, 2)
     posts.claim(1)
     posts.change(1, status="pending")
-    monkeypatch.setattr(RowClaim, "_candidates", lambda _self, _size: [1, 2])
+    due = [RowPosition(1, posts.minutes_ago(1), key) for key in (1, 2)]
+    monkeypatch.setattr(RowClaim, "_page", lambda *_arguments: due)
 
     claimed = posts.claimed_keys()
 

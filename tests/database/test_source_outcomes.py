@@ -11,7 +11,7 @@ from mayfly.log import silent_log
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, RowChanged, Settlement
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.settle import settle
-from mayfly.queue.sources import ROW_CHANGED, cancel_rows, reopen_rows
+from mayfly.queue.source_outcome import ROW_CHANGED, cancel_rows, reopen_rows
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import change_job, claim_jobs, make_page, run_sql

@@ -91,7 +91,7 @@ def plan_of(database: Database, statement: Statement) -> QueryPlan:
 
 def test_candidates_are_read_in_the_order_of_the_index(filled: Database) -> None:
     """Ten rows, and for each of them one probe for a live job: no sort, no scan."""
-    [statement] = table_in(filled).candidates(filled.clock.now(), 1, 10)
+    [[statement]] = table_in(filled).candidates(filled.clock.now(), 1, 10)
 
     plan = plan_of(filled, statement)
 

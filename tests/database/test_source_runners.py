@@ -8,11 +8,10 @@ from mayfly.job import Job
 from mayfly.log import silent_log
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.sources import Sources
-from mayfly.registry import Registry
 from mayfly.schema import metadata as tables
 from runner import sources as runner_sources
 from runner.batch import PauseCache
-from runner.claims import Claims
+from runner.claims import ClaimLock, Claims
 from runner.sources import RowClaims
 from tests.database.factories import CYCLE, insert_runner, make_buffer, make_claimant, rows_of, run_sql
 from tests.database.source_factories import LANE, Posts, make_posts, make_source
@@ -24,32 +23,33 @@ def posts(database: Database) -> Posts:
     return make_posts(database)
 
 
-def runner_claims(posts: Posts, sources: Sources | None = None) -> tuple[Claims, RowClaims]:
+def runner_claims(
+    posts: Posts, sources: Sources | None = None, size: int = 5, locks: dict[str, ClaimLock] | None = None
+) -> Claims:
     """Those of a runner with the sources of the lane."""
     database, sources = posts.database, sources or posts.sources
     insert_runner(database, "worker-9", LANE)
     rows = RowClaims(
-        sources=sources,
-        tables=sources.of_lane(LANE),
-        database=database,
-        registry=Registry(),
-        max_attempts=5,
-        pauses=PauseCache(LANE, database),
-        log=silent_log(),
-        claims=lambda: claims,
+        sources,
+        database,
+        sources.of_lane(LANE),
+        PauseCache(LANE, database),
+        silent_log(),
+        lambda _type: 5,
+        locks or {},
     )
     lease_until = make_claimant(database).lease_until
     assignment = Assignment("worker-9", LANE, CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    claims = Claims(
+    return Claims(
         database,
         make_buffer(database),
         assignment,
-        5,
+        size,
         rows.pauses,
         middleware=[rows.around],
+        steps=[rows.claim],
         due_checks=[rows.has_due],
     )
-    return claims, rows
 
 
 def keys_of(jobs: list[Job]) -> list[str | None]:
@@ -62,7 +62,7 @@ def test_a_runner_claims_jobs_before_rows(posts: Posts) -> None:
     posts.fail(posts.claim_one())
     insert_row(posts.database, lane=LANE)
     posts.insert(*range(2, 9))
-    claims, _rows = runner_claims(posts)
+    claims = runner_claims(posts)
 
     jobs = claims.next()
 
@@ -80,7 +80,7 @@ def test_a_retry_and_its_row_are_claimed_in_one_transaction(posts: Posts, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner_sources, "reclaim_rows", killed)
-    claims, _rows = runner_claims(posts)
+    claims = runner_claims(posts)
 
     with pytest.raises(KeyboardInterrupt):
         claims.next()
@@ -94,7 +94,7 @@ def test_retries_of_an_unusable_source_wait(posts: Posts) -> None:
     posts.fail(posts.claim_one())
     insert_row(posts.database, lane=LANE)
     run_sql(posts.database, "ALTER TABLE posts RENAME TO posts_old")
-    claims, _rows = runner_claims(posts, Sources([posts.source], posts.database.dialect))
+    claims = runner_claims(posts, Sources([posts.source], posts.database.dialect))
 
     jobs = claims.next()
 
@@ -110,7 +110,7 @@ def test_an_unusable_source_hides_no_rows_of_another(posts: Posts) -> None:
     """Two sources of one lane: those of the other are found and claimed."""
     broken = make_source(table="no_such_table").replace(name="broken")
     posts.insert(1)
-    claims, _rows = runner_claims(posts, Sources([broken, posts.source], posts.database.dialect))
+    claims = runner_claims(posts, Sources([broken, posts.source], posts.database.dialect))
 
     found = claims.has_due()
 

@@ -149,7 +149,7 @@ def test_a_number_is_due_from_its_own_second_on(microseconds: int) -> None:
 @pytest.mark.parametrize("database", DATABASES)
 def test_each_pending_value_is_a_range(database: str) -> None:
     """NULL is compared by IS NULL and is no parameter."""
-    statements = make_table(database, pending=["pending", "NULL", 3]).candidates(NOON, 1, 10)
+    [statements] = make_table(database, pending=["pending", "NULL", 3]).candidates(NOON, 1, 10)
 
     conditions = [each.sql.partition(" WHERE ")[2].partition(" AND ")[0] for each in statements]
     assert [each.partition(".")[2].strip('`"').replace('"', "`") for each in conditions] == [
@@ -163,7 +163,7 @@ def test_stale_locks_are_a_range_of_their_own() -> None:
     """Only with adopt_after, counted from the time of the lock."""
     table = make_table(locked_at="locked_at", adopt_after="15m")
 
-    pending, stale = table.candidates(NOON, 1, 10)
+    [[pending, stale]] = table.candidates(NOON, 1, 10)
 
     assert "= :pending_0" in pending.sql
     assert "= :processing" in stale.sql
@@ -174,7 +174,7 @@ def test_values_of_a_priority_are_parameters() -> None:
     """Unnamed values and NULL are normal; a priority without values has no rows."""
     table = make_table(priority="urgency", priorities={"now": 0, "soon": 0})
 
-    high, normal, low = (table.candidates(NOON, priority, 10)[0] for priority in table.priorities)
+    high, normal, low = (table.candidates(NOON, priority, 10)[0][0] for priority in table.priorities)
 
     assert '"urgency" IN (:priority_0, :priority_1)' in high.sql
     assert 'IS NULL OR source_row."urgency" NOT IN (:priority_0, :priority_1))' in normal.sql

@@ -11,7 +11,7 @@ import pytest
 from mayfly.clock import host_now, monotonic
 from mayfly.queue.claim import ClaimCursor
 from runner import claims
-from runner.claims import ClaimLock
+from runner.claims import ClaimLock, job_cursor, store_job_cursor
 
 TIMEOUT_SECONDS = 60.0  # long enough that a busy machine is not mistaken for a wait for the lock
 
@@ -91,11 +91,29 @@ def test_the_lock_is_released_after_a_claim(tmp_path: Path) -> None:
     assert monotonic() - started < TIMEOUT_SECONDS
 
 
-CURSOR = ClaimCursor(1, host_now())
+CURSOR = [1, "2026-01-02 03:04:05.678901", 7]
+
+
+def test_the_cursor_of_jobs_is_exact(tmp_path: Path) -> None:
+    """To the microsecond."""
+    stored = ClaimCursor(1, host_now())
+    store_job_cursor(ClaimLock(tmp_path, "mail"), None, stored)
+
+    assert job_cursor(ClaimLock(tmp_path, "mail")) == stored
+
+
+@pytest.mark.parametrize("content", [b"", b"[12", b"{}", b"\xff"])
+def test_a_damaged_cursor_is_ignored(tmp_path: Path, content: bytes) -> None:
+    """A process may be killed while it writes it; an earlier version wrote another format."""
+    lane = ClaimLock(tmp_path, "mail")
+    [path] = tmp_path.iterdir()
+    path.write_bytes(content)
+
+    assert lane.cursor() is None
 
 
 def test_all_runners_of_a_lane_share_its_cursor(tmp_path: Path) -> None:
-    """It is exact to the microsecond; other lanes have their own."""
+    """Other lanes have their own."""
     ClaimLock(tmp_path, "mail").store_cursor(None, CURSOR)
 
     assert ClaimLock(tmp_path, "mail").cursor() == CURSOR
