@@ -34,8 +34,8 @@ CLAIMED_COMPANIONS = (
 
 class LockedRow(NamedTuple):
     key: Any  # as the driver returns it
+    time: Any  # when it was due
     source_row: SourceRow
-    time: Any = None  # when it was due
 
 
 class LockedRows(NamedTuple):
@@ -134,7 +134,7 @@ class RowClaim:
             found = {row.key: row for row in _read_rows(self.connection, self.table, lock, names)}
             for each in tried:
                 if (row := found.get(each.key)) is not None:
-                    locked[row.source_row.unique_key] = row._replace(time=each.time)
+                    locked[row.source_row.unique_key] = row
             reached = tried[-1]
         return reached
 
@@ -160,8 +160,8 @@ class RowClaim:
 def _read_rows(connection: Connection, table: SourceTable, lock: Statement, names: Sequence[str]) -> list[LockedRow]:
     source = table.source.name
     return [
-        LockedRow(values[0], SourceRow(source, str(values[0]), dict(zip(names, values, strict=True)), payload))
-        for payload, *values in connection.execute(lock.sql, lock.values).all()
+        LockedRow(values[0], time, SourceRow(source, str(values[0]), dict(zip(names, values, strict=True)), payload))
+        for time, payload, *values in connection.execute(lock.sql, lock.values).all()
     ]
 
 

@@ -268,7 +268,7 @@ class SourceTable:
     # --- claim ---
 
     def lock(self, columns: TableColumns, names: Sequence[str], keys: Sequence[Any], now: datetime) -> Statement:
-        """Lock the rows that are still due; selects their payload, and the named columns."""
+        """Lock the rows that are still due; selects time, payload, and the named columns."""
         values = self._due_values(now)
         statuses = [self._equals(self.source.status, f"pending_{number}", value) for number, value in self._pending]
         if self.source.adopt_after is not None:
@@ -291,7 +291,7 @@ class SourceTable:
     def _select_rows(
         self, columns: TableColumns, names: Sequence[str], condition: str, lock: str, values: Mapping[str, Any]
     ) -> Statement:
-        chosen = ", ".join([self._payload(columns), *map(self.column, names)])
+        chosen = ", ".join([self._time, self._payload(columns), *map(self.column, names)])
         return Statement(
             f"SELECT {chosen} FROM {self.table} AS source_row WHERE {condition} ORDER BY {self.id}{lock}", values
         )
