@@ -64,6 +64,7 @@ class SourceRow(NamedTuple):
     values: "Mapping[str, Any] | None" = None  # as read in the claim; None if the source cannot be used here
     payload: str | None = None  # of its job, as read in the claim
     is_changed: bool = False  # or deleted by the application: the row is not written
+    worker_id: str | None = None  # that the row had when its job was claimed again; None if it has no such column
 
     @property
     def unique_key(self) -> str:

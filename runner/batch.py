@@ -164,6 +164,7 @@ class BatchReport:
     guard_interrupted: bool = False  # the guard interrupted a job after a second or more: the runner timed out
     left_behind: bool = False  # a job that could not be interrupted still runs in this process
     unknown_types: Counter[str] = field(default_factory=Counter)  # jobs without a handler, by reason
+    has_rows: bool = False  # jobs of sources: whether they are done is known when their rows are written
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ class BatchRunner:
         else:
             self.buffer.add(Settlement(job, result.outcome, result.duration_ms), result.commit_now)
         report.outcomes[result.outcome.kind] += 1
+        report.has_rows = report.has_rows or job.source_row is not None
         if result.outcome is not DONE:
             self.note(job, result, report)
         return result
@@ -241,6 +243,11 @@ class BatchRunner:
         self._log_outcome(job, result)
 
     def log_completed(self, report: BatchReport) -> None:
+        if report.has_rows:
+            self.buffer.write()
+            if unwritten := self.buffer.take_unwritten_rows():
+                report.outcomes[OutcomeKind.DONE] -= unwritten
+                report.outcomes[OutcomeKind.DEAD] += unwritten
         self.log.write(log_messages.jobs_completed(report.outcomes))
         for waiting_for, jobs in report.snoozed.most_common(MAX_SNOOZES_LOGGED):
             self.log.write(log_messages.jobs_snoozed(jobs, waiting_for))

@@ -198,25 +198,21 @@ class Claims:
         with ExitStack() as held:
             held.enter_context(lock.hold())
             cursor = job_cursor(lock)
-
-            def found(jobs: Claimed) -> None:
-                if not jobs.rows:  # the steps have locked nothing that other runners would visit
-                    store_job_cursor(lock, cursor, None)
-                    held.close()
-
-            claimed = self._claim_jobs(size, cursor, found)
+            claimed = self._claim_jobs(size, cursor, if_empty=held.close)
             if claimed.rows:
                 store_job_cursor(lock, cursor, claimed.cursor)
         return claimed
 
     def _claim_jobs(
-        self, size: int, cursor: ClaimCursor | None = None, found: Callable[[Claimed], None] = lambda _jobs: None
+        self, size: int, cursor: ClaimCursor | None = None, if_empty: Callable[[], object] | None = None
     ) -> Claimed:
+        """`if_empty` is called if there are no jobs: what follows locks nothing that other runners would visit."""
         claimant, now = self._claimant(), self.database.clock.now()
 
         def work(connection: Connection) -> Claimed:
             claimed = claim(connection, claimant, size, now, cursor)
-            found(claimed)
+            if if_empty is not None and not claimed.rows:
+                if_empty()
             for step in self.steps:
                 claimed = step(connection, claimant, size, claimed)
             return claimed

@@ -1,5 +1,6 @@
 """Outcomes that are not yet written: several per transaction if jobs are fast, each at once if they are slow."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mayfly import log_messages
@@ -43,6 +44,7 @@ class SettleBuffer:
         self._counted = 0  # jobs in the totals
         self._seconds: dict[str, float] = {}  # the recent duration of each type
         self.fast_types: set[str] = set()  # the buffer is written before a job of any other type
+        self._unwritten_rows = 0
         self.tally: Tally = {}
 
     def add(self, settlement: Settlement, commit_now: bool = False) -> None:
@@ -62,6 +64,8 @@ class SettleBuffer:
         """Settle the buffered jobs, with their totals."""
         if self._buffered:
             settled = settle(self._database, self._settler, self._buffered, self.tally, self._not_in_totals())
+            if settled.events:
+                self._unwritten_rows += _no_longer_done(self._buffered, settled.settlements)
             self._buffered = []
             self._note_counted(settled.tally)
             if settled.lost or settled.events:
@@ -72,6 +76,11 @@ class SettleBuffer:
         self.write()
         if counted := self._not_in_totals():
             self._note_counted(self._database.run(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
+
+    def take_unwritten_rows(self) -> int:
+        """The number of jobs since the last call that were done, and are dead: their rows could not be written."""
+        number, self._unwritten_rows = self._unwritten_rows, 0
+        return number
 
     def note_lost(self, job: Job) -> None:
         """Nothing was written for this job; it is logged, and counted with the next totals."""
@@ -171,3 +180,8 @@ class SettleBuffer:
         average = (self._seconds.get(type_name, seconds) + seconds) / 2
         self._seconds[type_name] = average
         (self.fast_types.add if average < FAST_SECONDS else self.fast_types.discard)(type_name)
+
+
+def _no_longer_done(buffered: Iterable[Settlement], written: Iterable[Settlement]) -> int:
+    done = {each.job.id for each in buffered if each.outcome.kind is OutcomeKind.DONE}
+    return sum(each.job.id in done and each.outcome.kind is not OutcomeKind.DONE for each in written)

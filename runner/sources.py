@@ -1,6 +1,6 @@
 """Claim rows of the sources of a lane, in addition to its jobs. Plugged into the claims of a runner."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,24 +22,27 @@ if TYPE_CHECKING:
 
 
 def install(runner: "Runner", sources: Sources) -> None:
-    lane, database, registry = runner.assignment.lane, runner.database, runner.registry
-    directory, tables = runner.page.path.parent, sources.of_lane(lane)
+    registry, default = runner.registry, runner.settings.max_attempts
     rows = RowClaims(
         sources,
-        database,
-        tables,
+        runner.database,
         runner.pauses,
         runner.log,
-        lambda type_name: registry.max_attempts(type_name, runner.settings.max_attempts),
-        # SQLite has no row locks: see Runner.claims.
-        {each.source.name: ClaimLock(directory, f"source {each.source.name}") for each in tables}
-        if database.dialect.claim_lock
-        else {},
+        max_attempts=lambda type_name: registry.max_attempts(type_name, default),
+        locks=dict(_claim_locks(runner, sources)),
     )
     runner.claim_steps.append(rows.claim)
     runner.claim_middleware.append(rows.around)
-    if tables:
+    if rows.tables:
         runner.due_checks.append(rows.has_due)
+
+
+def _claim_locks(runner: "Runner", sources: Sources) -> Iterator[tuple[str, ClaimLock]]:
+    """None on SQLite: see Runner.claims."""
+    if runner.database.dialect.claim_lock:
+        for each in sources.of_lane(runner.assignment.lane):
+            name = each.source.name
+            yield name, ClaimLock(runner.page.path.parent, f"source {name}")  # no lane has a space in its name
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,16 @@ class RowClaims:
 
     sources: Sources
     database: Database
-    tables: Sequence[SourceTable]  # of the runner's lane
     pauses: PauseCache
     log: Log
     max_attempts: Callable[[str], int]  # of a type
     locks: Mapping[str, ClaimLock] = field(default_factory=dict)  # by source
     unusable: set[str] = field(default_factory=set)  # sources whose rows this runner could not read
+
+    @property
+    def tables(self) -> list[SourceTable]:
+        """Those of the runner's lane."""
+        return self.sources.of_lane(self.pauses.lane)
 
     def around(self, claim: Claim) -> Claim:
         """If the rows of a source cannot be read, the claim is repeated without them.
@@ -89,10 +96,8 @@ class RowClaims:
     ) -> Claimed:
         attempts = self.max_attempts(table.source.type)
         claim = RowClaim(connection, self.sources, table, claimant, attempts, self.database.clock.now())
-        lock = self.locks.get(table.source.name)
-        locked = (
-            claim.lock(size) if lock is None or size < MIN_BATCH_FOR_CLAIM_LOCK else _lock_in_turn(claim, lock, size)
-        )
+        lock = self.locks.get(table.source.name) if size >= MIN_BATCH_FOR_CLAIM_LOCK else None
+        locked = claim.lock(size) if lock is None else _lock_in_turn(claim, lock, size)
         companions = [*claimed.companions, *claim.take(locked.rows)]
         return claimed._replace(companions=companions, was_due=claimed.was_due or locked.was_due)
 
@@ -130,5 +135,5 @@ def _lock_in_turn(claim: RowClaim, lock: ClaimLock, size: int) -> LockedRows:
         values = lock.cursor()
         after = None if values is None else RowPosition(*values)
         locked = claim.lock(size, after)
-        lock.store_cursor(after, locked.reached and locked.reached.stored)
+        lock.store_cursor(after, locked.reached and locked.reached.plain)
     return locked

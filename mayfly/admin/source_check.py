@@ -206,7 +206,10 @@ def _waste(plan: StatementPlan, index: str | None) -> str:
 
 
 def index_columns(source: SourceSettings) -> tuple[str, ...]:
-    """Due rows are one range of it, in the order of claims; with the priority at its end, rows are filtered in it."""
+    """Due rows are one range of it, in the order of claims; with the priority at its end, rows are filtered in it.
+
+    With the priority before the time, each count sorts all due rows: 220 ms instead of 4 for 100,000 of them.
+    """
     return tuple(filter(None, (source.status, source.run_at, source.id, source.priority)))
 
 

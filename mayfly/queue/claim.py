@@ -28,7 +28,7 @@ CLAIM = (
 # A suspect counts as started: its runner died while running it, or may have.
 RARE_FIELDS = (
     "SELECT id, CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END, expires_at,"
-    " checkpoint, slices, stalled, cancel_reason, releases, unknown_since, unique_key"
+    " checkpoint, slices, stalled, cancel_reason, releases, unknown_since, unique_key, row_worker_id"
     " FROM mayfly_jobs WHERE {ids of id}"
 )
 CLEAR_EXPIRY = "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
@@ -211,7 +211,10 @@ def _read_rare_fields(
             releases=releases,
             unknown_since=None if unknown_since is None else utc_from_driver(unknown_since),
         )
-        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, reason, releases, unknown_since, _ in found
+        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, reason, releases, unknown_since, *_ in found
     }
-    source_rows = {row[0]: source_row_of(row[-1]) for row in found}
-    return rare_fields, {job_id: row for job_id, row in source_rows.items() if row is not None}
+    source_rows: dict[int, SourceRow] = {}
+    for job_id, *_, unique_key, row_worker_id in found:
+        if (row := source_row_of(unique_key)) is not None:
+            source_rows[job_id] = row._replace(worker_id=row_worker_id)
+    return rare_fields, source_rows

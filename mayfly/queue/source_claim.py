@@ -30,6 +30,7 @@ CLAIMED_COMPANIONS = (
     "SELECT id, unique_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing'"
     " AND worker_id = :worker_id AND locked_at = :now"
 )
+NOTE_WORKER = "UPDATE mayfly_jobs SET row_worker_id = :worker_id WHERE {ids of id}"
 
 
 class LockedRow(NamedTuple):
@@ -205,11 +206,12 @@ def reclaim_rows(
         by_worker: dict[str | None, dict[str, int]] = defaultdict(dict)
         for job_id, row in rows.items():
             if row.source == table.source.name:
-                by_worker[None][row.key] = job_id  # TODO
+                by_worker[row.worker_id][row.key] = job_id
         for last_worker, ours in by_worker.items():
             found = _reclaim(connection, sources, table, list(ours), last_worker)
             if found:
                 _mark(connection, table, [row.key for row in found.values()], worker_id, now)
+                connection.execute(NOTE_WORKER, {"worker_id": worker_id}, [ours[key] for key in found])
             for key, job_id in ours.items():
                 ours_again = found.get(key)
                 unchanged = ours_again.source_row if ours_again else None

@@ -14,7 +14,7 @@ from mayfly.db.connection import Connection
 from mayfly.errors import SourceUnusable
 from mayfly.job import Job, source_row_of
 from mayfly.log_messages import LogMessage
-from mayfly.queue.outcome import Outcome, OutcomeKind, RowChanged, Settlement, Settler, bounded
+from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, RowChanged, Settlement, Settler, bounded
 from mayfly.queue.source_table import SourceTable, Statement
 from mayfly.queue.sources import Sources, explained
 from mayfly.settings.values import SourceSettings
@@ -28,12 +28,15 @@ def write_rows(
     connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime
 ) -> Iterator[LogMessage]:
     """A follow-up of settle: the final status of each row, or attempts and error while a retry waits."""
-    groups: dict[tuple[str, Outcome, int], list[Job]] = defaultdict(list)
+    groups: dict[tuple[str, Outcome | None, int], list[Job]] = defaultdict(list)
     for each in settled:
         if each.job.source_row is not None and not each.job.source_row.is_changed:
             used = each.job.attempt - (1 if each.outcome.keeps_attempt else 0)
-            groups[each.job.source_row.source, each.outcome, used].append(each.job)
-    for (name, outcome, attempts), jobs in groups.items():
+            # Most are the constant DONE; hashing an Outcome would take as long as everything else here.
+            other = None if each.outcome is DONE else each.outcome
+            groups[each.job.source_row.source, other, used].append(each.job)
+    for (name, other, attempts), jobs in groups.items():
+        outcome = other or DONE
         table = settler.sources.tables.get(name) if settler.sources else None
         if settler.sources is None or table is None:
             yield log_messages.source_missing(name, len(jobs))

@@ -103,8 +103,8 @@ class RowPosition(NamedTuple):
     key: Any
 
     @property
-    def stored(self) -> tuple[int, str | int, str | int]:
-        """As JSON can store it. A database compares its columns with these texts, too."""
+    def plain(self) -> tuple[int, str | int, str | int]:
+        """As a file can store it, and as a parameter: a driver might convert a time that has no zone."""
         return self.priority, _plain(self.time), _plain(self.key)
 
 
@@ -159,7 +159,7 @@ class SourceTable:
         order = f"{self._time}, {self.id}" if self.source.run_at else self.id
         values, beginnings = self._due_values(now), [""]
         if after is not None:
-            values |= {"after_time": after.time, "after_key": after.key}
+            _priority, values["after_time"], values["after_key"] = after.plain
             later = f" AND {self.id} > :after_key"
             beginnings = [later]
             if self.source.run_at:
@@ -315,6 +315,8 @@ class SourceTable:
             "attempts": "1",
             "claims": "1",
         }
+        if self.source.worker_id is not None:
+            selected["row_worker_id"] = ":worker_id"
         return Statement(
             f"INSERT {before}INTO mayfly_jobs ({', '.join(selected)}) SELECT {', '.join(selected.values())}"
             f" FROM {self.table} AS source_row WHERE {self.among(keys, values)} ORDER BY {self.id}{after}",

@@ -100,6 +100,7 @@ jobs = _table(
         "How long `unique_key` is held: `live` until done, `pending` until claimed, `time` until `unique_until`.",
     ),
     _checked_time("unique_until", "End of a `unique_scope` of `time`."),
+    Column("row_worker_id", Name, doc="For a job of a source: the worker id that its row has."),
     _number("forgiven", "Crashes since the last slice that a changed checkpoint has reset to 0 in `crashes`."),
     Column("trace_context", Key, doc="W3C traceparent of the span in which the job was enqueued."),
     Column("parent_id", Id, doc="Job whose handler enqueued this one, or the step before it in a chain."),

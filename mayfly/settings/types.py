@@ -19,6 +19,10 @@ MAX_LINGER = 55.0  # seconds: to the end of the minute
 MAX_DURATION = 7 * 24 * 3600.0  # seconds
 
 
+def setting(default: Any, meaning: str) -> Any:
+    return Field(default, description=meaning)
+
+
 def size_text(count: int) -> str:
     """67108864 as 64M; a number that is not round stays as it is."""
     for unit, letter in ((GIB, "G"), (MIB, "M"), (KIB, "K")):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
-    from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel, SourceModel
+    from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel
+    from mayfly.settings.source_model import SourceModel
 else:  # importing pydantic takes 150 ms
     AccountModel, LaneModel, LaneOnlyModel, SettingsModel, SourceModel = (type("Model", (), {}) for _ in range(5))
 

@@ -303,7 +303,6 @@ class _Drain:
         rows = RowClaims(
             self.sources,
             invoker.database,
-            self.sources.of_lane(lane),
             pauses,
             self.batches.log,
             lambda type_name: invoker.registry.max_attempts(type_name, inline_app().settings.max_attempts),

@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 from pydantic.fields import FieldInfo
 
 from mayfly.settings import load
-from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, SourceModel, allowed_values, variable_of
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values, variable_of
+from mayfly.settings.source_model import SourceModel
 from scripts.reference.markdown import table
 
 BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}

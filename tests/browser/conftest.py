@@ -9,8 +9,7 @@ from playwright.sync_api import Browser, Page
 from mayfly.schema.migrations import migrate
 from tests.browser.browsers import Visitors, chromium
 from tests.browser.consoles import Console
-from tests.browser.sample import SETTINGS, fill
-from tests.browser.sample.schedules import SCHEDULE
+from tests.browser.sample import SETTINGS, fill, write_files
 from tests.databases import Databases
 from tests.process.installation import Installation
 
@@ -43,8 +42,7 @@ def page(visitors: Visitors) -> Page:
 def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """A console with a day of history, for tests that change only their own jobs."""
     home = tmp_path_factory.mktemp("shop")
-    (home / "cron.d").mkdir()
-    (home / "cron.d" / "schedule").write_text(SCHEDULE)
+    write_files(home)
     with databases.fresh("sqlite", migrate) as url:
         made = Installation(home, url, SETTINGS)
         fill(made.database)

@@ -16,6 +16,7 @@ SCREENS = {
     "cycles": "/cycles",
     "runners": "/runners",
     "limits": "/limits",
+    "sources": "/sources",
     "audit": "/audit",
     "settings": "/settings",
     "enqueue": "/enqueue?type=send_email",

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, Page
 from mayfly.schema.migrations import migrate
 from tests.browser.browsers import Visitors, chromium
 from tests.browser.consoles import Console
-from tests.browser.sample import SETTINGS, fill
-from tests.browser.sample.schedules import SCHEDULE
+from tests.browser.sample import SETTINGS, fill, write_files
 from tests.browser.screens import SCREENS, address_of
 from tests.process.installation import CHECKOUT, Installation
 
@@ -39,8 +38,7 @@ def main() -> None:
 def open_shop(home: Path) -> Console:
     url = f"sqlite:///{home}/mayfly.db"
     migrate(url)
-    (home / "cron.d").mkdir()
-    (home / "cron.d" / "schedule").write_text(SCHEDULE)
+    write_files(home)
     installation = Installation(home, url, SETTINGS)
     fill(installation.database, MONTH)
     return Console(installation, {"CONSOLE_ENVIRONMENT": "production"})

@@ -10,7 +10,7 @@ from mayfly.db.database import Database
 from mayfly.job import SourceRow
 from mayfly.queue.sources import Sources
 from mayfly.settings import Settings, load
-from mayfly.settings.model import SourceModel
+from mayfly.settings.source_model import SourceModel
 from mayfly.settings.values import SourceSettings
 from tests.factories import insert_row
 from tests.sqlalchemy_engines import run

@@ -15,7 +15,7 @@ from mayfly.queue.settle import Settled, settle
 from mayfly.queue.source_claim import RowClaim, RowCompanion, reclaim_rows
 from mayfly.queue.source_table import SourceTable
 from mayfly.queue.sources import Sources, count_rows
-from mayfly.settings.model import SourceModel
+from mayfly.settings.source_model import SourceModel
 from mayfly.settings.values import SourceSettings
 from tests.database.factories import CYCLE, make_claimant, rows_of
 from tests.sqlalchemy_engines import run
@@ -95,8 +95,8 @@ class Posts:
 
     # --- Mayfly ---
 
-    def count(self, cap: int = 1000) -> int:
-        now = self.database.clock.now()
+    def count(self, cap: int = 1000, now: datetime | None = None) -> int:
+        now = now or self.database.clock.now()
         return self.database.read(lambda connection: count_rows(connection, self.statements, now, cap))
 
     def claim(self, size: int = 10, worker_id: str = "worker-1", max_attempts: int = 5) -> list[Job]:

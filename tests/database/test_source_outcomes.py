@@ -1,5 +1,6 @@
 """The outcome of a job is written back to its row, in one transaction, unless the application has changed the row."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,14 +9,15 @@ from sqlalchemy import String, text
 
 from mayfly.db.database import Database
 from mayfly.log import silent_log
+from mayfly.queue.claim import claim, jobs_from
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, RowChanged, Settlement
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.settle import settle
 from mayfly.queue.source_outcome import ROW_CHANGED, cancel_rows, reopen_rows
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
-from tests.database.factories import change_job, claim_jobs, make_page, run_sql
-from tests.database.source_factories import CANCELLED, DEAD, Posts, failed, make_posts
+from tests.database.factories import change_job, claim_jobs, make_claimant, make_page, run_sql
+from tests.database.source_factories import CANCELLED, DEAD, LANE, Posts, failed, make_posts
 from tests.factories import get_row, insert_row
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -160,6 +162,37 @@ def test_a_change_while_a_retry_waits_cancels_the_job(posts: Posts, change: str)
     row, ended = posts.row(1), get_row(posts.database, job.id)
     assert (row.status, row.last_error, row.worker_id) == (CHANGES[change]["status"], "mine", "worker-1")
     assert (ended.status, ended.last_error.partition(":")[0]) == ("cancelled", "row changed")
+
+
+def test_another_worker_in_the_row_of_a_retry_cancels_the_job(posts: Posts) -> None:
+    """Another program has taken it, although its status is still that of processing."""
+    posts.fail(posts.claim_one())
+    posts.change(1, worker_id="script")
+
+    job = posts.claim_retry()
+
+    assert job.source_row is not None
+    assert (job.source_row.is_changed, posts.row(1).worker_id) == (True, "script")
+
+
+def test_each_retry_expects_the_worker_before_it(posts: Posts) -> None:
+    """Also after a release, and after a claim that could not read the row."""
+    posts.fail(posts.claim_one())
+    claim_without_row(posts, "worker-2")
+
+    second = posts.claim_retry("worker-3")
+    posts.settle(second, RELEASED, "worker-3")
+    third = posts.claim_retry("worker-4")
+
+    assert [job.source_row and job.source_row.is_changed for job in (second, third)] == [False, False]
+    assert posts.row(1).worker_id == "worker-4"
+
+
+def claim_without_row(posts: Posts, worker_id: str) -> None:
+    """As a runner does that cannot use the source; the job is snoozed."""
+    claimant, now = make_claimant(posts.database, worker_id, lane=LANE), posts.database.clock.now()
+    [job] = jobs_from(posts.database.run(lambda connection: claim(connection, claimant, 1, now)), LANE)
+    posts.settle(job, replace(RELEASED, run_at=now), worker_id)
 
 
 def test_a_deletion_while_a_retry_waits_cancels_the_job(posts: Posts) -> None:

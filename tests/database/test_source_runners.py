@@ -3,6 +3,8 @@
 Large claims of one host begin where the last one has locked rows.
 """
 
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -43,15 +45,8 @@ def runner_claims(
     """Those of a runner with the sources of the lane."""
     database, sources = posts.database, sources or posts.sources
     insert_runner(database, worker_id, LANE)
-    rows = RowClaims(
-        sources,
-        database,
-        sources.of_lane(LANE),
-        PauseCache(LANE, database),
-        silent_log(),
-        lambda _type: 5,
-        locks or {},
-    )
+    pauses = PauseCache(LANE, database)
+    rows = RowClaims(sources, database, pauses, silent_log(), lambda _type: 5, locks or {})
     lease_until = make_claimant(database).lease_until
     assignment = Assignment(worker_id, LANE, CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
     return Claims(
@@ -59,7 +54,7 @@ def runner_claims(
         make_buffer(database),
         assignment,
         size,
-        rows.pauses,
+        pauses,
         middleware=[rows.around],
         steps=[rows.claim],
         due_checks=[rows.has_due],
@@ -205,9 +200,20 @@ def test_a_row_before_the_cursor_is_found_when_it_expires(
     assert ("999" in before, after[0]) == (False, "999")
 
 
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time of this process."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 @servers_only
+@pytest.mark.usefixtures("far_from_utc")
 def test_a_claim_passes_rows_that_others_have_locked(posts: Posts) -> None:
-    """However many: another host may be claiming a thousand of them."""
+    """However many: another host may be claiming a thousand of them. The zone of this host does not matter."""
     fill(posts, 4 * SIZE)
     with engine_of(posts.database).begin() as other:
         other.execute(text(f"SELECT id FROM posts WHERE id < {3 * SIZE} FOR UPDATE"))

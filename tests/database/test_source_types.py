@@ -104,6 +104,31 @@ def test_local_times_are_due_in_their_zone(database: Database) -> None:
     assert (in_kiritimati, posts.claimed_keys()) == (["1"], ["3"])
 
 
+# Berlin: 02:00 to 03:00 does not exist on March 29, 2026, and is repeated on October 25.
+CHANGES = {
+    "before the skipped hour": ("2026-03-29 01:59:00", "2026-03-29 00:59:00"),
+    "in the skipped hour": ("2026-03-29 02:30:00", "2026-03-29 01:00:00"),
+    "after the skipped hour": ("2026-03-29 03:00:00", "2026-03-29 01:00:00"),
+    "in the repeated hour": ("2026-10-25 02:30:00", "2026-10-25 00:30:00"),
+    "at its end": ("2026-10-25 03:00:00", "2026-10-25 02:00:00"),
+}
+
+
+@pytest.mark.parametrize("kind", ["datetime", "text"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_local_times_are_due_once_when_clocks_change(database: Database, kind: str, change: str) -> None:
+    """Those of the skipped hour when it is skipped; those of the repeated hour the first time, and from then on."""
+    local, first_due = map(datetime.fromisoformat, CHANGES[change])
+    column = DateTime() if kind == "datetime" else String(40)
+    posts = make_posts(database, {"run_at": column}, run_at_format=kind, timezone="Europe/Berlin")
+    posts.insert(1, run_at=local if kind == "datetime" else local.isoformat())
+    first = first_due.replace(tzinfo=UTC)
+
+    counted = [posts.count(now=first + timedelta(minutes=minutes)) for minutes in (-1, 0, 1, 29, 30, 31, 59, 60, 61)]
+
+    assert counted == [0, *[1] * 8]
+
+
 def test_columns_of_any_type_are_passed_to_the_handler(database: Database) -> None:
     """As values in job.row; as JSON in the payload."""
     at = datetime(2026, 5, 4, 12, 30)  # noqa: DTZ001 - as the column stores it

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from mayfly.settings import load
-from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, SourceModel, variable_of
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, variable_of
+from mayfly.settings.source_model import SourceModel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
 

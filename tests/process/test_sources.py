@@ -10,9 +10,12 @@ from sqlalchemy import select
 from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
 from tests.process.source_tables import HANDLERS, SOURCE, PostTable, toml_of
-from tests.process.test_idle_cycle import MINUTE, Run, write_snapshot
+from tests.process.test_hooks import HERE as HOOKS
+from tests.process.test_hooks import hook_calls
+from tests.process.test_idle_cycle import MINUTE, RECORD, RUN_MINUTE, Run, write_snapshot
 from tests.process.test_linger import start_lingering, stop
 
+WATCHED = {"BEFORE": "before_row", "AFTER": "after_row", "ON_DEAD": "dead"}
 FIVE = {"BATCH_SIZE": "5", "MAX_WORKERS": "5"}
 
 
@@ -67,6 +70,18 @@ def test_a_cycle_without_due_rows_is_idle(installation: Installation) -> None:
 
     assert (idle.returncode, idle.stderr, idle.was_idle) == (0, "", True)
     assert (busy.returncode, busy.was_idle, posts.statuses()[3]) == (0, False, "published")
+
+
+def test_an_idle_minute_has_one_query_per_source(installation: Installation) -> None:
+    """Whether any row is due; nothing else is read from its table."""
+    PostTable(installation, "publish").insert(1, due_in=3600)
+    write_snapshot(installation)
+
+    idle = Run(installation, "-c", f"{RECORD}{RUN_MINUTE}")
+
+    sent = [json.loads(line)[0] for line in idle.stderr.splitlines() if line.startswith("[")]
+    assert (idle.returncode, idle.was_idle) == (0, True)
+    assert len([each for each in sent if "posts" in each]) == 1
 
 
 def test_rows_inserted_while_lingering_are_processed_soon(installation: Installation) -> None:
@@ -183,6 +198,37 @@ def test_a_change_while_a_plain_handler_runs_wins(installation: Installation) ->
         "row changed",
     )
     assert "has changed or deleted row 1 of posts" in installation.log
+
+
+def test_a_job_whose_row_cannot_be_written_is_logged_as_dead(installation: Installation) -> None:
+    """Its handler has returned, but the table has changed meanwhile."""
+    posts = PostTable(installation, "publish_gated")
+    posts.insert(1)
+    cycle = installation.start("dispatcher")
+    installation.wait_for_gate()
+    installation.execute("ALTER TABLE posts RENAME TO posts_old")
+
+    installation.open_gate()
+    cycle.communicate(timeout=60)
+
+    assert installation.statuses() == {"dead": 1}
+    assert "Completed 0 jobs, 1 dead" in installation.log
+
+
+def test_hooks_get_the_rows_of_jobs(installation: Installation) -> None:
+    """Around the handler as it gets it; for a dead job, as its payload."""
+    posts = PostTable(installation, "publish_refused", payload=["kind"])
+    posts.insert(1, kind="mail")
+    names = {f"HOOKS_{name}": f"{HOOKS}:{hook}" for name, hook in WATCHED.items()}
+
+    wait_until(
+        lambda: installation.dispatch(**names) and hook_calls(installation, "dead"), "the dead job is announced"
+    )
+
+    calls = {hook: hook_calls(installation, hook) for hook in ("before", "after", "dead")}
+    assert calls["before"] == [{"hook": "before", "row": 1}]
+    assert calls["after"] == [{"hook": "after", "row": 1, "kind": "dead"}]
+    assert [(each["payload"], each["error"]) for each in calls["dead"]] == [({"kind": "mail"}, "no such channel")]
 
 
 def test_a_row_that_crashes_its_runners_has_failed(installation: Installation) -> None:

@@ -1,6 +1,7 @@
 """A month of a small shop with Mayfly, as rows: for the browser tests and the screenshots."""
 
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 
 from sqlalchemy import Connection
@@ -10,7 +11,8 @@ from mayfly.stats.history import Sample, add_to_history, charted
 from tests.browser.sample.history import assign_running_jobs, insert_history
 from tests.browser.sample.jobs import insert_jobs
 from tests.browser.sample.manual_actions import insert_manual_actions
-from tests.browser.sample.schedules import insert_past
+from tests.browser.sample.newsletters import SOURCE, insert_newsletters
+from tests.browser.sample.schedules import SCHEDULE, insert_past
 from tests.sqlalchemy_engines import run
 
 DAY = timedelta(days=1)
@@ -28,6 +30,13 @@ SETTINGS = {
 }
 
 
+def write_files(home: Path) -> None:
+    """What its console reads when it starts."""
+    (home / "cron.d").mkdir()
+    (home / "cron.d" / "schedule").write_text(SCHEDULE)
+    (home / "mayfly.toml").write_text(SOURCE)
+
+
 def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
     """As if it had run for `past`; always the same except for the clock."""
     now = database.clock.now()
@@ -39,6 +48,7 @@ def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
         assign_running_jobs(connection)
         insert_manual_actions(connection, now)
         insert_past(connection, now)
+        insert_newsletters(connection, now)
         return samples
 
     samples = run(database, write)

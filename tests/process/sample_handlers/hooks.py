@@ -34,6 +34,14 @@ def dead(job: Job, outcome: Outcome) -> None:
     record(hook="dead", job=job.id, type=job.type, payload=job.payload, error=outcome.error, pid=os.getpid())
 
 
+def before_row(job: Job) -> None:
+    record(hook="before", row=job.row["id"])
+
+
+def after_row(job: Job, outcome: Outcome) -> None:
+    record(hook="after", row=job.row["id"], kind=outcome.kind)
+
+
 def raise_before(job: Job) -> None:
     raise RuntimeError(f"no span for {job.type}")
 

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from mayfly import Job, concurrency, handler
+from mayfly import Dead, Job, concurrency, handler
 from mayfly.process.identity import start_time
 from tests.process.sample_handlers.lazy_sqlalchemy import text
 
@@ -30,6 +30,12 @@ def wait_for_gate(job: Job) -> None:
 @handler("publish")
 def publish(job: Job) -> None:
     record(job)
+
+
+@handler("publish_refused")
+def publish_refused(job: Job) -> None:
+    record(job)
+    raise Dead("no such channel")
 
 
 @handler("publish_gated")

@@ -9,7 +9,7 @@ import pytest
 from mayfly.admin.live_table import ColumnKind, LiveColumn, LiveTable
 from mayfly.admin.source_check import Findings, StatementPlan, findings, has_index, index_columns
 from mayfly.admin.source_draft import draft
-from mayfly.settings.model import SourceModel
+from mayfly.settings.source_model import SourceModel
 from mayfly.settings.values import SourceSettings
 
 GIVEN = {

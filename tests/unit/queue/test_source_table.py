@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mayfly.db.dialects import dialect_named
 from mayfly.queue.source_table import SourceTable, TimeFormat
-from mayfly.settings.model import SourceModel
+from mayfly.settings.source_model import SourceModel
 from mayfly.settings.values import SourceSettings
 from tests.factories import NOON
 from tests.unit.schedules.wall_clock import changes_of, minutes_between
