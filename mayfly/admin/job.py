@@ -43,6 +43,7 @@ JSON_COLUMNS = ("payload", "checkpoint", "progress", "result")
 
 CHAIN = "SELECT rest FROM mayfly_chains WHERE job_id = :id"
 LAST_CYCLE = "SELECT started_at FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
+ROW_WORKER = "SELECT row_worker_id FROM mayfly_jobs WHERE id = :id"
 RUNNER = "SELECT host, running FROM mayfly_runners WHERE worker_id = :worker_id"
 _OF_JOB = "mayfly_attempts WHERE job_id = :id AND outcome"
 UNFINISHED = f"{_OF_JOB} IN ('{SLICED}', '{RELEASED}') ORDER BY id DESC LIMIT :size"
@@ -213,7 +214,8 @@ def _row_state(connection: Connection, row: JobRow, settings: Settings) -> RowSt
     found = source_row_of(row.unique_key)
     if found is None or row.status != PENDING or found.source not in settings.sources:
         return None
-    return read_row_state(connection, Sources(settings.sources.values(), connection.dialect), found)
+    expected = found._replace(worker_id=connection.execute(ROW_WORKER, {"id": row.id}).scalar())
+    return read_row_state(connection, Sources(settings.sources.values(), connection.dialect), expected)
 
 
 def _runner(connection: Connection, worker_id: str | None) -> tuple[str | None, tuple[JobStart, ...]]:

@@ -101,11 +101,16 @@ def read_row_state(connection: Connection, sources: Sources, row: SourceRow) -> 
     if table is None:
         return None
     quoted, source = table.dialect.quoted, table.source
-    statement = f"SELECT {quoted(source.status)} FROM {table.table} WHERE {quoted(source.id)} = :key"
+    chosen = ", ".join(map(quoted, filter(None, (source.status, source.worker_id))))
+    statement = f"SELECT {chosen} FROM {table.table} WHERE {quoted(source.id)} = :key"
     try:
         with explained(table):
             key = sources.native_key(connection, table, row.key)
             found = connection.execute(statement, {"key": key}).first()
     except SourceUnusable:
         return None
-    return RowState(False) if found is None else RowState(True, found[0], str(found[0]) == str(source.processing))
+    if found is None:
+        return RowState(False)
+    status, *workers = found
+    others = [str(each) for each in workers if row.worker_id is not None and each != row.worker_id]
+    return RowState(True, status, str(status) == str(source.processing), others[0] if others else None)

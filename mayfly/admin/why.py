@@ -80,6 +80,7 @@ class RowState(NamedTuple):
     exists: bool
     status: object = None
     is_processing: bool = False  # only such a row is processed again
+    other_worker: str | None = None  # that has taken it meanwhile
 
 
 NONE_BEFORE = CappedCount()
@@ -150,10 +151,12 @@ def _row(known: JobDiagnosis) -> Iterator[Reason]:
     if row is None:
         return
     text = f"It comes from row {row.key} of the source {row.source}"
-    if state is None or state.is_processing:
+    if state is None or (state.is_processing and state.other_worker is None):
         yield Reason("row", f"{text}.")
     else:
         changed = f"now has the status {state.status!r}" if state.exists else "no longer exists"
+        if state.is_processing:
+            changed = f"now has the worker {state.other_worker!r}"
         yield Reason("row", f"{text}, which {changed}: the job will be cancelled when it is claimed.")
 
 

@@ -199,3 +199,14 @@ def test_why_knows_the_row_of_a_waiting_job(database: Database, status: str | No
     assert view.facts()["row"] == {"source": "post_schedule", "key": "1"}
     assert view.reasons[-1].name == "row"
     assert view.reasons[-1].text.endswith(sentence)
+
+
+def test_why_knows_that_another_worker_has_taken_the_row(database: Database) -> None:
+    """Its job expects the worker that Mayfly has written there last."""
+    create_posts(database, [{"id": 1, "status": "processing", "worker_id": "script"}])
+    job_id, now = insert_companion(database, row_worker_id="worker-1"), database.clock.now()
+    settings, registry = settings_with(make_source()), Registry()
+
+    view = database.read(lambda connection: read_job(connection, job_id, settings, registry, now))
+
+    assert "which now has the worker 'script': the job will be cancelled" in view.reasons[-1].text
