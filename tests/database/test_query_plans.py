@@ -16,22 +16,26 @@ from mayfly.admin.filters import JobFilter, Range, past, ranges
 from mayfly.admin.health import STILL_DEAD
 from mayfly.admin.job import Relative, before_statement, relatives_source
 from mayfly.admin.jobs import ALL_STATUSES, aggregates_statement, jobs_with, view_statement
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
 from mayfly.queue.count import (
     DUE_PRIORITIES,
+    GROUPS_OF_LANE,
     INTERRUPTED_JOBS,
     NEXT_LANE,
     YOUNGEST_LIVE_JOB,
+    JobGroup,
     count_statement,
     find_lanes,
+    job_groups,
 )
 from mayfly.queue.insert import finished_statement, holder_statement
 from mayfly.queue.prune import finished_jobs
 from mayfly.queue.rescue import PROCESSING_JOBS
 from mayfly.schema.column_types import UtcDateTime
-from mayfly.schema.tables import NORMAL
+from mayfly.schema.tables import NORMAL, PRIORITIES, STATUSES
 from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
 from tests.database.query_plans import QueryPlan, query_plan, raw_plan
 from tests.databases import Databases
@@ -108,21 +112,21 @@ def test_the_query_for_due_priorities_reads_one_row_of_each(filled: Database) ->
 
 
 def test_a_count_reads_only_due_jobs(filled: Database) -> None:
-    """In both lanes and all priorities, in one statement."""
+    """Of two lanes, in one statement."""
     plan = query_plan(
         filled,
-        count_statement([1000, 1000]),
+        count_statement([(NORMAL, 1000), (NORMAL, 1000)]),
         {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()},
     )
 
-    assert plan == QueryPlan(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=rows_read(filled, DUE + 1))
+    assert plan == QueryPlan(("mayfly_jobs_claim",) * 2, scans=(), sorts=False, rows=rows_read(filled, DUE + 1))
 
 
 def test_a_count_stops_at_its_cap(filled: Database) -> None:
     """One row beyond the cap shows that there are more."""
-    plan = query_plan(filled, count_statement([20]), {"lane_0": "default", "now": filled.clock.now()})
+    plan = query_plan(filled, count_statement([(NORMAL, 20)]), {"lane_0": "default", "now": filled.clock.now()})
 
-    assert plan == QueryPlan(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=rows_read(filled, 21))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 21))
 
 
 def test_the_newest_dead_jobs_are_read_in_the_order_of_the_index(filled: Database) -> None:
@@ -140,6 +144,41 @@ def test_the_next_lane_is_found_by_one_probe(filled: Database, after: str) -> No
 
     assert (plan.scans, plan.sorts) == ((), False)
     assert (plan.rows or 0) <= 1
+
+
+@pytest.mark.parametrize("lane", ["default", "mail", "none"])
+def test_the_groups_of_a_lane_are_found_by_one_probe_each(filled: Database, lane: str) -> None:
+    """However many jobs a group has."""
+    plan = query_plan(filled, GROUPS_OF_LANE, {"lane": lane})
+
+    assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
+    assert plan.rows in (None, *range(len(STATUSES) * len(PRIORITIES) + 1))
+
+
+def test_all_groups_are_found_without_reading_the_index(filled: Database) -> None:
+    """Also without statistics, when MariaDB would read all of it: then it is asked for one lane after the other."""
+    now = filled.clock.now()
+
+    groups, entries = filled.run(with_entries_read)
+
+    assert {(each.lane, each.status) for each in groups} == {
+        ("default", "done"), ("default", "pending"), ("default", "processing"), ("mail", "pending")
+    }  # fmt: skip
+    assert [each.lane for each in groups if each.is_due(now)] == ["default", "mail"]
+    assert entries < 100
+
+
+def with_entries_read(connection: Connection) -> tuple[list[JobGroup], int]:
+    """The groups, and how many index entries were read for them; 0 where the database does not count them."""
+
+    def entries() -> int:
+        if connection.dialect.name != "mysql":
+            return 0
+        counters = connection.execute("SHOW SESSION STATUS LIKE 'Handler_read%'").all()
+        return sum(int(value) for name, value in counters if name != "Handler_read_rnd_next")
+
+    before = entries()
+    return job_groups(connection), entries() - before
 
 
 def test_lanes_with_rows_are_found(filled: Database) -> None:

@@ -21,9 +21,8 @@ INSERT IGNORE INTO mayfly_jobs (type, payload, lane, max_attempts, priority, uni
 SELECT unique_key FROM mayfly_jobs WHERE live_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))) LOCK IN SHARE MODE;
 
 -- count two lanes
--- 3 times:
-SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_2 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_3 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_4 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_5;
+SELECT lane, status, priority, MIN(run_at) FROM mayfly_jobs FORCE INDEX (mayfly_jobs_claim) GROUP BY lane, status, priority;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_1;
 
 -- claim
 BEGIN;
@@ -560,74 +559,12 @@ UPDATE mayfly_alerts SET `kind` = %(kind)s, `subject` = %(subject)s, `detail` = 
 DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
 
 -- prune
--- 8 times:
-SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT lane, status, priority, MIN(run_at) FROM mayfly_jobs FORCE INDEX (mayfly_jobs_claim) GROUP BY lane, status, priority;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_chains WHERE job_id IN (%(key_0)s, %(key_1)s);
 DELETE FROM mayfly_jobs WHERE id IN (%(key_0)s, %(key_1)s) AND status = 'done';
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT batch_key FROM mayfly_batches WHERE completed_at < %(before)s ORDER BY completed_at LIMIT 500;
 SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < %(before)s LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
@@ -659,7 +596,7 @@ SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER 
 
 -- check for external jobs
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_2;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_2)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_2;
 
 -- pull
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
