@@ -3,15 +3,16 @@
 Fast enough for every minute and every claim. No heavy imports: the idle check uses this module.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
 from mayfly.db.connection import Connection, numbered_parameters
 from mayfly.db.dialects import utc_from_driver
-from mayfly.schema.tables import PENDING, PRIORITIES, STATUSES
+from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING, STATUSES
 
 MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
 DEFAULT_COUNT_CAP = 1000
@@ -45,11 +46,6 @@ def next_due(
 # of them that it has not purged yet, under a lock, even to find that a higher priority has no due jobs.
 DUE_PRIORITIES = " UNION ALL ".join(
     f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
-    for each in PRIORITIES
-)
-INTERRUPTED_JOBS = " UNION ALL ".join(
-    f"SELECT run_at, id FROM ({next_due('id, run_at, interruptions', priority=str(each))}) AS due_{each}"
-    " WHERE interruptions > 0"
     for each in PRIORITIES
 )
 GROUP_COLUMNS = ("lane", "status", "priority", "run_at")  # the first ones of the claim index
@@ -124,6 +120,11 @@ def find_lanes(connection: Connection) -> list[str]:
     return sorted({group.lane for group in job_groups(connection)})
 
 
+def busy_lanes(connection: Connection) -> list[str]:
+    """The lanes that have jobs in progress."""
+    return sorted({group.lane for group in job_groups(connection) if group.status == PROCESSING})
+
+
 def due_lanes(connection: Connection, now: datetime) -> set[str]:
     """The lanes that have due jobs, of all lanes."""
     return {group.lane for group in job_groups(connection) if group.is_due(now)}
@@ -138,11 +139,30 @@ def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int
     return sorted(connection.execute(DUE_PRIORITIES, {"lane": lane, "now": now}).scalars())
 
 
-def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: int) -> list[int]:
-    """Ids of the oldest due jobs that a guard has interrupted, of any priority."""
-    values = {"lane": lane, "now": now, "size": MAX_INTERRUPTED_READ}
-    found = connection.execute(INTERRUPTED_JOBS, values).all()
-    return [job_id for _run_at, job_id in sorted(found)[:count]]
+def interrupted_jobs(connection: Connection, wanted: Mapping[str, int], now: datetime) -> dict[str, list[int]]:
+    """By lane: ids of the oldest due jobs that a guard has interrupted, of any priority, as many as wanted."""
+    found: dict[str, list[tuple[datetime | str, int]]] = defaultdict(list)
+    lanes = list(wanted)
+    for start in range(0, len(lanes), COUNTS_PER_STATEMENT // len(PRIORITIES)):
+        part = lanes[start : start + COUNTS_PER_STATEMENT // len(PRIORITIES)]
+        values = {**numbered_parameters(part, "lane"), "now": now}
+        for number, run_at, job_id in connection.execute(interrupted_statement(len(part)), values).all():
+            found[part[number]].append((run_at, job_id))
+    return {lane: [job_id for _run_at, job_id in sorted(jobs)[: wanted[lane]]] for lane, jobs in found.items()}
+
+
+@cache
+def interrupted_statement(lanes: int) -> str:
+    """Of several lanes: the number of the lane, and the interrupted jobs among its first due ones."""
+    return " UNION ALL ".join(
+        f"SELECT {number}, run_at, id FROM ({_due_with_interruptions(number, priority)}) AS due_{number}_{priority}"
+        " WHERE interruptions > 0"
+        for number, priority in product(range(lanes), PRIORITIES)
+    )
+
+
+def _due_with_interruptions(number: int, priority: int) -> str:
+    return next_due("id, run_at, interruptions", f":lane_{number}", str(priority), str(MAX_INTERRUPTED_READ))
 
 
 # --- counts -----------------------------------------------------------------------------------------------

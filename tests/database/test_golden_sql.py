@@ -137,7 +137,7 @@ def sections(database: Database) -> Iterator[str]:
     yield section("claim an assigned job first", lambda: claim_jobs(database, 2, begins_with=first))
     yield section(
         "find interrupted jobs",
-        lambda: database.read(lambda c: interrupted_jobs(c, "default", now, 2)),
+        lambda: database.read(lambda c: interrupted_jobs(c, {"default": 2}, now)),
     )
     yield section("check for due jobs", lambda: database.read(lambda c: has_due(c, "default", now)))
     yield section("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, "default", "worker-1")))

@@ -23,12 +23,12 @@ from mayfly.queue.claim import due_statement, first_statement, from_cursor_state
 from mayfly.queue.count import (
     DUE_PRIORITIES,
     GROUPS_OF_LANE,
-    INTERRUPTED_JOBS,
     NEXT_LANE,
     YOUNGEST_LIVE_JOB,
     JobGroup,
     count_statement,
     find_lanes,
+    interrupted_statement,
     job_groups,
 )
 from mayfly.queue.insert import finished_statement, holder_statement
@@ -243,11 +243,13 @@ def test_jobs_before_a_job_are_counted_along_the_claim_index(filled: Database) -
 
 
 def test_interrupted_jobs_are_found_along_the_claim_index(filled: Database) -> None:
-    """Up to the requested number."""
-    plan = query_plan(filled, INTERRUPTED_JOBS, next_ten(filled.clock.now()))
+    """Of several lanes in one statement."""
+    values = {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()}
+
+    plan = query_plan(filled, interrupted_statement(2), values)
 
     assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
-    assert plan.rows == rows_read(filled, 10)
+    assert plan.rows == rows_read(filled, DUE + 1)
 
 
 def test_the_children_of_a_job_are_found_without_a_scan(filled: Database) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.full_cycle import lane_figures
+from dispatcher.lane_figures import lane_figures
 from dispatcher.summary import (
     CycleSummary,
     Ending,
@@ -28,7 +28,7 @@ def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:
         "cycle_id": 7,
         "pending": 23,
         "planned": len(endings),
-        "ends": [RunnerEnd("default", ending, 1000) for ending in endings],
+        "ends": [RunnerEnd("default", ending, 1000, "default") for ending in endings],
         "duration_ms": 8300,
     }
     return CycleSummary(**fields | changes)
@@ -159,7 +159,7 @@ def test_a_lane_without_runners_has_a_line_with_its_jobs() -> None:
 
 def test_lanes_are_separate_and_sorted() -> None:
     """The figures of one lane are not added to another."""
-    ends = [RunnerEnd("mail", OK, 10), RunnerEnd("default", OK, 10), RunnerEnd("mail", TIMEOUT, 10)]
+    ends = [RunnerEnd(lane, ending, 10, lane) for lane, ending in (("mail", OK), ("default", OK), ("mail", TIMEOUT))]
     figures = lane_figures(make_summary(ends=ends, tally={("alpha", "noop", "done"): Count(1)}))
 
     assert [(each["lane"], each["runners"], each["done"]) for each in figures] == [
