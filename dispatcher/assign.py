@@ -179,9 +179,11 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
     settings, deadline = context.settings, runner_deadline(context)
     lease = timedelta(seconds=context.deadline - monotonic() + timing().lease_grace_seconds)
     numbers = count(1)
+    waiting = {shared_settings(settings, each.count.lane.name) for each in plan.waiting}
     for planned in plan.lanes:
         lane = settings.lane(planned.count.lane.name)
         window_end = monotonic() + lane.worker_timeout
+        shares = shared_settings(settings, lane.name)
         # Jobs that arrive late get a new runner, not the rest of a window.
         stays_until = min(context.lingers_until(lane.linger), deadline - settings.worker_timeout / 2)
         for _ in range(planned.planned):
@@ -194,7 +196,7 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
                 lease_until=now + (long_lease() if lane.is_long else lease),
                 is_long=lane.is_long,
                 stays_until=stays_until if lane.linger else 0.0,
-                shares=shared_settings(settings, lane.name),
+                shares=shares if shares in waiting else None,
             )
 
 

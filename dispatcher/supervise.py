@@ -198,7 +198,7 @@ class Supervisor:
         return list(groups.values())
 
     def _preloading_lane(self, assignment: Assignment) -> str:
-        """The lane that stands for all lanes with the same settings."""
+        """Each lane has a preload process; runners that serve the same lanes have one for all of them."""
         if assignment.shares is None:
             return assignment.lane
         return self._first_lanes.setdefault(assignment.shares, assignment.lane)

@@ -25,20 +25,18 @@ def shared_settings(settings: Settings, lane: str) -> str | None:
     return str(sorted((name, value) for name, value in own.items() if value is not None))
 
 
-def in_order(settings: Settings, waiting: Sequence[PlannedLane]) -> list[PlannedLane]:
+def in_order(settings: Settings, waiting: Sequence[PlannedLane]) -> list[str]:
     """As they are served: lanes with the same settings together where rank and waiting time are equal.
 
     Lanes whose pool has no slot come last, because no free slot of this host helps them.
     """
-    return sorted(
-        waiting,
-        key=lambda each: (
-            each.crowded_out,
-            each.count.lane.rank,
-            -each.count.passed_over,
-            shared_settings(settings, each.count.lane.name) or "",
-        ),
-    )
+    first: dict[str | None, int] = {}
+
+    def key(each: PlannedLane) -> tuple[bool, int, int, int]:
+        group = first.setdefault(shared_settings(settings, each.count.lane.name), len(first))
+        return each.crowded_out, each.count.lane.rank, -each.count.passed_over, group
+
+    return [each.count.lane.name for each in sorted(waiting, key=key)]
 
 
 def shared_lanes(settings: Settings, plan: Plan) -> int:
@@ -83,8 +81,7 @@ class WaitingLanes:
         if self._queue is None:
             self._remove_old()
             self._queue = LaneQueue(lane_queue_path(self._context.directory, cycle_id), creates=True)
-        waiting = [each.count.lane.name for each in in_order(self._context.settings, plan.waiting)]
-        self._list(self._queue, waiting, known_taken)
+        self._list(self._queue, in_order(self._context.settings, plan.waiting), known_taken)
 
     def close(self) -> None:
         """Runners that still run take no further lanes."""

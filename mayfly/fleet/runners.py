@@ -68,7 +68,7 @@ class Assignment:
     is_long: bool = False  # it may outlive its dispatcher; a lease keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
     begins_with: int | None = None  # its first job: one that was interrupted at the end of a window
-    shares: str | None = None  # the settings of the lanes that it may serve one after the other; None: only its own
+    shares: str | None = None  # lanes with these settings wait: it serves them after its own; None: only its own
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.lane_figures import lane_figures
+from dispatcher.lane_figures import MAX_LANES_LOGGED, lane_figures
 from dispatcher.summary import (
     CycleSummary,
     Ending,
@@ -251,3 +251,26 @@ def test_every_failed_cycle_is_mailed(endings: list[Ending], guard_fired: bool) 
     summary = make_summary(*endings, guard_fired=guard_fired)
 
     assert bool(failure_text(summary, "web-1", "log")) == (summary.exit_code != 0)
+
+
+def test_a_lane_that_was_entered_counts_its_runner() -> None:
+    """The runner ended in its last lane; in the earlier ones it ended well."""
+    ends = [RunnerEnd("c", TIMEOUT, 10, "a")]
+
+    figures = list(lane_figures(make_summary(ends=ends), entered=["b", "c"]))
+
+    assert [(each["lane"], each["runners"], each.get("runners_ok")) for each in figures] == [
+        ("a", 1, 1), ("b", 1, 1), ("c", 1, None)
+    ]  # fmt: skip
+    assert figures[2]["runners_timeout"] == 1
+
+
+def test_of_very_many_lanes_the_log_has_the_important_ones() -> None:
+    """Those with failures, then the largest; one line has the sum of the rest."""
+    small = {(f"small-{number}", "noop", "done"): Count(1) for number in range(2 * MAX_LANES_LOGGED)}
+    large = {(f"large-{number}", "noop", "done"): Count(9) for number in range(MAX_LANES_LOGGED - 1)}
+
+    *lines, rest = lane_figures(make_summary(tally={**small, **large, ("broken", "noop", "dead"): Count(1)}))
+
+    assert {line["lane"] for line in lines} == {"broken", *(lane for lane, _, _ in large)}
+    assert (rest["other_lanes"], rest["done"]) == (2 * MAX_LANES_LOGGED, 2 * MAX_LANES_LOGGED)
