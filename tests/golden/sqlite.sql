@@ -53,10 +53,22 @@ SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
-SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_0 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_1 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due_2 WHERE interruptions > 0;
+SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1000) AS due_0_0 WHERE interruptions > 0 UNION ALL SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1000) AS due_0_1 WHERE interruptions > 0 UNION ALL SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1000) AS due_0_2 WHERE interruptions > 0;
 
 -- check for due jobs
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
+
+-- groups of jobs
+SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
+SELECT 'pending', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS pending_0 UNION ALL SELECT 'pending', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS pending_1 UNION ALL SELECT 'pending', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS pending_2 UNION ALL SELECT 'processing', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS processing_0 UNION ALL SELECT 'processing', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS processing_1 UNION ALL SELECT 'processing', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS processing_2 UNION ALL SELECT 'done', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS done_0 UNION ALL SELECT 'done', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS done_1 UNION ALL SELECT 'done', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS done_2 UNION ALL SELECT 'dead', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS dead_0 UNION ALL SELECT 'dead', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS dead_1 UNION ALL SELECT 'dead', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS dead_2 UNION ALL SELECT 'cancelled', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS cancelled_0 UNION ALL SELECT 'cancelled', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS cancelled_1 UNION ALL SELECT 'cancelled', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS cancelled_2;
+SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
+SELECT 'pending', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS pending_0 UNION ALL SELECT 'pending', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS pending_1 UNION ALL SELECT 'pending', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS pending_2 UNION ALL SELECT 'processing', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS processing_0 UNION ALL SELECT 'processing', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS processing_1 UNION ALL SELECT 'processing', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS processing_2 UNION ALL SELECT 'done', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS done_0 UNION ALL SELECT 'done', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS done_1 UNION ALL SELECT 'done', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS done_2 UNION ALL SELECT 'dead', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS dead_0 UNION ALL SELECT 'dead', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS dead_1 UNION ALL SELECT 'dead', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS dead_2 UNION ALL SELECT 'cancelled', 0, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 ORDER BY run_at, id LIMIT 1) AS cancelled_0 UNION ALL SELECT 'cancelled', 1, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 ORDER BY run_at, id LIMIT 1) AS cancelled_1 UNION ALL SELECT 'cancelled', 2, run_at FROM (SELECT run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 ORDER BY run_at, id LIMIT 1) AS cancelled_2;
+SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
+
+-- enter a lane
+BEGIN IMMEDIATE;
+SELECT holder FROM mayfly_locks WHERE name = 'plan';
+UPDATE mayfly_runners SET lane = :lane, earlier_lanes = :earlier_lanes WHERE worker_id = :worker_id AND finished_at IS NULL AND NOT EXISTS (SELECT 1 FROM (SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND lane = :lane LIMIT 2) AS there WHERE there.worker_id <> :worker_id);
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
@@ -171,28 +183,16 @@ UPDATE mayfly_runners SET finished_at = :finished_at, running = :running, ending
 BEGIN IMMEDIATE;
 SELECT worker_id FROM mayfly_runners WHERE cycle_id = :cycle_id AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > :lost_after));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
-DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
+DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id IN (:key_0);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = :lane_0 AND type = :type_0 AND outcome = :outcome_0) ORDER BY lane, type, outcome;
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = :lane_0 AND type = :type_0 AND outcome = :outcome_0) ORDER BY lane, type, outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = :span_0 AND begins = :begins_0 AND outcome = :outcome_0) OR (span = :span_1 AND begins = :begins_1 AND outcome = :outcome_1) OR (span = :span_2 AND begins = :begins_2 AND outcome = :outcome_2) OR (span = :span_3 AND begins = :begins_3 AND outcome = :outcome_3) ORDER BY span, begins, outcome;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = :span_0 AND begins = :begins_0 AND outcome = :outcome_0) OR (span = :span_1 AND begins = :begins_1 AND outcome = :outcome_1) OR (span = :span_2 AND begins = :begins_2 AND outcome = :outcome_2) OR (span = :span_3 AND begins = :begins_3 AND outcome = :outcome_3) ORDER BY span, begins, outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- close a cycle
 BEGIN IMMEDIATE;
@@ -478,68 +478,16 @@ BEGIN IMMEDIATE;
 SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before;
 SELECT worker_id FROM mayfly_runners WHERE cycle_id = :cycle_id AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > :lost_after));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
-DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
+DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id IN (:key_0);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = :lane_0 AND type = :type_0 AND outcome = :outcome_0) OR (lane = :lane_1 AND type = :type_1 AND outcome = :outcome_1) OR (lane = :lane_2 AND type = :type_2 AND outcome = :outcome_2) ORDER BY lane, type, outcome;
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
-UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = :lane_0 AND type = :type_0 AND outcome = :outcome_0) OR (lane = :lane_1 AND type = :type_1 AND outcome = :outcome_1) OR (lane = :lane_2 AND type = :type_2 AND outcome = :outcome_2) ORDER BY lane, type, outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = :span_0 AND begins = :begins_0 AND outcome = :outcome_0) OR (span = :span_1 AND begins = :begins_1 AND outcome = :outcome_1) OR (span = :span_2 AND begins = :begins_2 AND outcome = :outcome_2) OR (span = :span_3 AND begins = :begins_3 AND outcome = :outcome_3) OR (span = :span_4 AND begins = :begins_4 AND outcome = :outcome_4) OR (span = :span_5 AND begins = :begins_5 AND outcome = :outcome_5) OR (span = :span_6 AND begins = :begins_6 AND outcome = :outcome_6) OR (span = :span_7 AND begins = :begins_7 AND outcome = :outcome_7) OR (span = :span_8 AND begins = :begins_8 AND outcome = :outcome_8) OR (span = :span_9 AND begins = :begins_9 AND outcome = :outcome_9) OR (span = :span_10 AND begins = :begins_10 AND outcome = :outcome_10) OR (span = :span_11 AND begins = :begins_11 AND outcome = :outcome_11) ORDER BY span, begins, outcome;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
-UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = :span_0 AND begins = :begins_0 AND outcome = :outcome_0) OR (span = :span_1 AND begins = :begins_1 AND outcome = :outcome_1) OR (span = :span_2 AND begins = :begins_2 AND outcome = :outcome_2) OR (span = :span_3 AND begins = :begins_3 AND outcome = :outcome_3) OR (span = :span_4 AND begins = :begins_4 AND outcome = :outcome_4) OR (span = :span_5 AND begins = :begins_5 AND outcome = :outcome_5) OR (span = :span_6 AND begins = :begins_6 AND outcome = :outcome_6) OR (span = :span_7 AND begins = :begins_7 AND outcome = :outcome_7) OR (span = :span_8 AND begins = :begins_8 AND outcome = :outcome_8) OR (span = :span_9 AND begins = :begins_9 AND outcome = :outcome_9) OR (span = :span_10 AND begins = :begins_10 AND outcome = :outcome_10) OR (span = :span_11 AND begins = :begins_11 AND outcome = :outcome_11) ORDER BY span, begins, outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 BEGIN IMMEDIATE;
 SELECT number FROM mayfly_locks WHERE name = 'counted';
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
