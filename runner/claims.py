@@ -182,7 +182,7 @@ class Claims:
 
     @property
     def is_drained(self) -> bool:
-        """The lane is almost certainly empty: the last claim found all of its due jobs, and they took no time."""
+        """The lane is probably empty: the last claim found few jobs, which took no time. A plan finds the others."""
         return self._is_short and monotonic() - self._claimed_at < QUICK_BATCH_SECONDS
 
     def next_in(
