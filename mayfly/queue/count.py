@@ -125,11 +125,6 @@ def busy_lanes(connection: Connection) -> list[str]:
     return sorted({group.lane for group in job_groups(connection) if group.status == PROCESSING})
 
 
-def due_lanes(connection: Connection, now: datetime) -> set[str]:
-    """The lanes that have due jobs, of all lanes."""
-    return {group.lane for group in job_groups(connection) if group.is_due(now)}
-
-
 def has_due(connection: Connection, lane: str, now: datetime) -> bool:
     return bool(due_priorities(connection, lane, now))
 
