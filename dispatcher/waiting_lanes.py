@@ -1,6 +1,7 @@
 """Offer the lanes that wait for a slot to runners whose lane is empty."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from math import inf
 
 from dispatcher.context import CycleContext
@@ -22,7 +23,8 @@ def shared_settings(settings: Settings, lane: str) -> str | None:
     if settings.lane(lane).is_long or lane in settings.lanes_of_sources:
         return None
     own = vars(settings.lanes[lane]) if lane in settings.lanes else {}
-    return str(sorted((name, value) for name, value in own.items() if value is not None))
+    given = sorted((name, value) for name, value in own.items() if value is not None)
+    return blake2b(str(given).encode(), digest_size=16).hexdigest()  # short: it is in every record of the list
 
 
 def in_order(settings: Settings, waiting: Sequence[PlannedLane]) -> list[str]:

@@ -17,7 +17,7 @@ from mayfly.clock import monotonic, pause_between
 
 LOCK_TIMEOUT_SECONDS = 0.1  # a process that was stopped while it held the lock must not stop the others
 LOCK_POLL_SECONDS = (0.0005, 0.0015)
-MAX_RECORD_BYTES = 4096
+MAX_RECORD_BYTES = 1024  # more than a name of 64 characters and three numbers
 _POSITION = struct.Struct("=qq")  # of the next record, and its number in the list
 
 
