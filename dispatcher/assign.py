@@ -1,18 +1,20 @@
 """Turn due jobs into assignments: count, plan, and record the plan before any runner is started."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import count, groupby, zip_longest
+from itertools import count
 
 from dispatcher.context import CycleContext
+from dispatcher.lane_figures import MAX_LANES_LOGGED
+from dispatcher.waiting_lanes import shared_settings
 from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.fleet.cycles import KnownLane, known_lanes, open_cycle, record_passed_over
 from mayfly.fleet.plan import LaneCount, Plan, lane_rules, measure, plan_runners, slots
-from mayfly.fleet.plan_lock import finish_planning, planning
+from mayfly.fleet.plan_lock import finish_planning
 from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
 from mayfly.job import FULL_WINDOW
 from mayfly.process import timing
@@ -96,16 +98,6 @@ def plan(context: CycleContext, number: int, cycle_id: int, conditions: LaneCond
     return Planned(cycle_id, counted, planned, assignments, is_first=number == cycle_id)
 
 
-def plan_more(context: CycleContext, cycle_id: int, conditions: LaneConditions) -> Planned | None:
-    """After a slot was freed or new work was found: plan again if a lane has work and enough time is left."""
-    if not has_window(context):
-        return None
-    if not make_plan(context, count_work(context), conditions).runners:
-        return None
-    with planning(context.database, context.host.name) as number:
-        return plan(context, number, cycle_id, conditions)
-
-
 def count_work(context: CycleContext) -> CountedWork:
     now = context.database.clock.now()
 
@@ -187,9 +179,11 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
     settings, deadline = context.settings, runner_deadline(context)
     lease = timedelta(seconds=context.deadline - monotonic() + timing().lease_grace_seconds)
     numbers = count(1)
+    waiting = {shared_settings(settings, each.count.lane.name) for each in plan.waiting}
     for planned in plan.lanes:
         lane = settings.lane(planned.count.lane.name)
         window_end = monotonic() + lane.worker_timeout
+        shares = shared_settings(settings, lane.name)
         # Jobs that arrive late get a new runner, not the rest of a window.
         stays_until = min(context.lingers_until(lane.linger), deadline - settings.worker_timeout / 2)
         for _ in range(planned.planned):
@@ -202,29 +196,43 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
                 lease_until=now + (long_lease() if lane.is_long else lease),
                 is_long=lane.is_long,
                 stays_until=stays_until if lane.linger else 0.0,
+                shares=shares if shares in waiting else None,
             )
 
 
 def log_plan(context: CycleContext, planned: Planned, only_started: bool = False) -> None:
-    for each in planned.plan.lanes:
-        if each.planned or (not only_started and (each.wanted or each.cuts)):
-            lane, found = each.count.lane, each.count
-            figures = (found.pending_text, lane.batch_size, lane.max_workers, found.running)
-            context.log.write(log_messages.workers_calculated(lane.name, each.planned, *figures, each.cuts))
+    """One line per lane; of very many lanes without runners only the first ones."""
+    lanes = planned.plan.lanes
+    started = [each for each in lanes if each.planned]
+    others = [] if only_started else [each for each in lanes if not each.planned and (each.wanted or each.cuts)]
+    for each in (*started, *others[:MAX_LANES_LOGGED]):
+        lane, found = each.count.lane, each.count
+        figures = (found.pending_text, lane.batch_size, lane.max_workers, found.running)
+        context.log.write(log_messages.workers_calculated(lane.name, each.planned, *figures, each.cuts))
+    if len(others) > MAX_LANES_LOGGED:
+        context.log.write(log_messages.more_lanes_wait(len(others) - MAX_LANES_LOGGED))
 
 
-def begin_with_interrupted(context: CycleContext, planned: Planned) -> list[Assignment]:
-    """Assign each runner with a full window one job that a guard has interrupted as its first, of any priority.
+def interrupted_first(context: CycleContext, planned: Planned) -> dict[str, list[int]]:
+    """By lane: jobs that a guard has interrupted, as many as the lane has runners with a full window.
 
-    Behind other jobs it might be interrupted again. Called after the planning lock was released.
+    Each is the first job of a runner: behind other jobs it might be interrupted again. Called after the planning lock
+    was released.
     """
-    database, now = context.database, context.database.clock.now()
-    assigned: list[Assignment] = []
-    for lane, group in groupby(planned.assignments, key=lambda each: each.lane):
-        runners = list(group)
-        waiting: list[int] = []
-        full_window = context.settings.lane(lane).worker_timeout * FULL_WINDOW
-        if planned.is_first or runners[0].is_long or runner_deadline(context) - monotonic() >= full_window:
-            waiting = database.read(partial(interrupted_jobs, lane=lane, now=now, count=len(runners)))
-        assigned += (replace(each, begins_with=job_id) for each, job_id in zip_longest(runners, waiting))
-    return assigned
+    settings = context.settings
+    runners = Counter(each.lane for each in planned.assignments)
+    if planned.is_first:
+        runners.update(each.count.lane.name for each in planned.plan.waiting)
+    left = runner_deadline(context) - monotonic()
+    wanted = {
+        lane: number
+        for lane, number in runners.items()
+        if planned.is_first or settings.lane(lane).is_long or left >= settings.lane(lane).worker_timeout * FULL_WINDOW
+    }
+    now = context.database.clock.now()
+    return context.database.read(lambda connection: interrupted_jobs(connection, wanted, now)) if wanted else {}
+
+
+def with_first_jobs(assignments: Iterable[Assignment], first_jobs: Mapping[str, Sequence[int]]) -> list[Assignment]:
+    jobs = {lane: iter(found) for lane, found in first_jobs.items()}
+    return [replace(each, begins_with=next(jobs.get(each.lane, iter(())), None)) for each in assignments]

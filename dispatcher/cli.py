@@ -11,6 +11,7 @@ import click
 from dispatcher.assign import CountedWork, LaneConditions, count_work, make_plan
 from dispatcher.context import CycleContext
 from dispatcher.cycle import run_cycle, verify_database
+from dispatcher.waiting_lanes import shared_lanes
 from mayfly import schema
 from mayfly.db.database import Database
 from mayfly.fleet.plan import Plan
@@ -65,7 +66,7 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
     if as_json:
         click.echo(json.dumps(plan_facts(settings, counted, plan, names), indent=2))
     else:
-        click.echo("\n".join([plan_table(counted, plan, names), *lane_notes(settings)]))
+        click.echo("\n".join([plan_table(settings, counted, plan, names), *lane_notes(settings)]))
     return exits.SUCCESS
 
 
@@ -98,11 +99,12 @@ def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: 
         }
         for each in plan.lanes
     ]
-    facts = {"pending": str(counted), "runners": plan.runners, "schedules": list(schedules), "lanes": lanes}
+    runners = {"runners": plan.runners, "shared_lanes": shared_lanes(settings, plan)}
+    facts = {"pending": str(counted), **runners, "schedules": list(schedules), "lanes": lanes}
     return {**facts, "linger_seconds": settings.longest_linger}
 
 
-def plan_table(counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> str:
+def plan_table(settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> str:
     rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
     for each in plan.lanes:
         figures = (each.count.pending_text, str(each.count.running), str(each.wanted), str(each.planned))
@@ -110,7 +112,12 @@ def plan_table(counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> st
     lanes = [each.count.lane for each in plan.lanes]
     set_by_user = [f"Lane {lane.name}: {lane.cap}." for lane in lanes if lane.set_by]
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
-    last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
+    shared = shared_lanes(settings, plan)
+    runners = f"Runners planned: {plan.runners}"
+    if shared:
+        served = sum(1 for each in plan.lanes if each.planned) + shared
+        runners += f", which serve {served} lanes one after the other"
+    last = f"Pending jobs: {counted}. {runners}. Nothing was changed."
     return "\n".join([table(rows), "", *set_by_user, *fired, last])
 
 

@@ -1,12 +1,23 @@
 """A cycle with work: rescue, schedules, plan, spawn, supervise, finish. Imported if the idle check finds any."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dispatcher.assign import LaneConditions, Planned, begin_with_interrupted, log_plan, plan, plan_more
+from dispatcher.assign import (
+    LaneConditions,
+    Planned,
+    count_work,
+    has_window,
+    interrupted_first,
+    log_plan,
+    make_plan,
+    plan,
+    with_first_jobs,
+)
 from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext, HostLock
 from dispatcher.cycle import describe, log_summary
+from dispatcher.lane_figures import lane_figures
 from dispatcher.rescue import Rescuer
 from dispatcher.steps import (
     BatchStep,
@@ -20,18 +31,14 @@ from dispatcher.steps import (
 )
 from dispatcher.summary import CycleSummary, cycle_row
 from dispatcher.supervise import Supervisor
+from dispatcher.waiting_lanes import WaitingLanes
 from mayfly import log_messages
 from mayfly.clock import host_now, monotonic
 from mayfly.errors import MayflyError
 from mayfly.fleet.cycles import Dispatcher, clear_unrecorded, close_cycle, note_unrecorded
 from mayfly.fleet.plan_lock import planning
 from mayfly.process.programs import taken_names
-from mayfly.queue.outcome import OutcomeKind
-from mayfly.stats.histograms import percentile
-from mayfly.stats.totals import LOST_TOTALS, add_up_totals
-
-COMMON = [kind for kind in OutcomeKind if kind.is_failure or kind in (OutcomeKind.DONE, OutcomeKind.DEAD)]
-RARE = [*(kind for kind in OutcomeKind if kind not in COMMON), LOST_TOTALS]  # shown only for lanes that have any
+from mayfly.stats.totals import add_up_totals
 
 
 class FullCycle:
@@ -45,7 +52,8 @@ class FullCycle:
         self.lock = lock
         self.problems: list[str] = []  # errors other than those of runners
         self.has_failed = False  # the cycle itself had an error: no further plans
-        self.supervisor = Supervisor(context, lock.close)
+        self.waiting_lanes = WaitingLanes(context)
+        self.supervisor = Supervisor(context, lock.close, self.waiting_lanes.names)
         self.linger = Linger(self)
         self.reclaim = ReclaimStep(self)
         self.steps: list[CycleStep] = [
@@ -61,13 +69,14 @@ class FullCycle:
         try:
             self._rescue_and_plan()
             with self._contained():
-                self.supervisor.start(begin_with_interrupted(context, self.planned))
+                self._start(self.planned)
                 for step in self.steps:
                     step.after_spawn()
             while self.supervisor.alive or self.linger.is_active:
                 self._supervise()
         finally:
             self.supervisor.close()
+            self.waiting_lanes.close()
         context.database.set_deadline(self._statement_deadline(is_last=True))
         return self._finish()
 
@@ -99,24 +108,42 @@ class FullCycle:
         with self._contained():
             self.rescuer.settle_ended()
             has_free_slot = self.reclaim.release_dropped() or bool(ended)
-            if self.supervisor.may_spawn and not self.has_failed and (has_free_slot or self.linger.finds_work()):
+            may_plan = self.supervisor.may_spawn and not self.has_failed
+            if may_plan and (has_free_slot or self.waiting_lanes.must_replan or self.linger.finds_work()):
                 self._plan_more(has_free_slot)
         for step in self.steps:
             step.on_tick()
+        if not self.supervisor.may_spawn:
+            self.waiting_lanes.close()
 
     def conditions(self, has_free_slot: bool = True) -> LaneConditions:
         results = self.rescuer.results
         skipped = results.broken_lanes if has_free_slot else self.linger.lanes_to_skip(results.broken_lanes)
         idle = self.supervisor.idle_by_lane() if self.context.settings.longest_linger else None
-        slow = Counter(runner.assignment.lane for runner, _job in self.supervisor.slow_runners())
+        slow = Counter(runner.lane for runner, _job in self.supervisor.slow_runners())
         return LaneConditions(frozenset(skipped), idle, results.sliced, slow)
 
     def _plan_more(self, has_free_slot: bool) -> None:
-        more = plan_more(self.context, self.planned.cycle_id, self.conditions(has_free_slot))
-        if more is not None:
-            log_plan(self.context, more, only_started=True)
-            self.supervisor.start(begin_with_interrupted(self.context, more))
-            self.linger.note_plan()
+        context, cycle_id, conditions = self.context, self.planned.cycle_id, self.conditions(has_free_slot)
+        if not has_window(context):
+            return
+        taken = len(self.waiting_lanes.taken)
+        seen = make_plan(context, count_work(context), conditions)
+        if not seen.runners:
+            self.waiting_lanes.offer(cycle_id, seen, taken)
+            return
+        with planning(context.database, context.settings.host_name) as number:
+            more = plan(context, number, cycle_id, conditions)
+        log_plan(context, more, only_started=True)
+        self._start(more, taken)
+        self.linger.note_plan()
+
+    def _start(self, planned: Planned, taken: int = 0) -> None:
+        """Waiting lanes are offered before a runner could look for one."""
+        begins_with = interrupted_first(self.context, planned)
+        waiting = {lane: jobs[0] for lane, jobs in begins_with.items()} if planned.is_first else None
+        self.waiting_lanes.offer(planned.cycle_id, planned.plan, taken, waiting)
+        self.supervisor.start(with_first_jobs(planned.assignments, begins_with))
 
     def _statement_deadline(self, is_last: bool = False) -> float:
         """Runners must be killed in time even if the database hangs. Without runners, lingering may take longer."""
@@ -142,6 +169,8 @@ class FullCycle:
             yield from step.summary_lines()
         if self.planned.plan.paused:
             yield f"Paused lanes: {', '.join(self.planned.plan.paused)}"
+        if self.waiting_lanes.taken:
+            yield f"Lanes served by runners of other lanes: {len(self.waiting_lanes.taken)}"
         if self.supervisor.left_running:
             yield f"Left running: {len(self.supervisor.left_running)}"
 
@@ -172,7 +201,7 @@ class FullCycle:
             guard_fired=self.supervisor.guard_fired,
         )
         log_summary(self.context, summary)
-        for figures in lane_figures(summary):
+        for figures in lane_figures(summary, self.waiting_lanes.taken):
             self.context.log.write(log_messages.lane_summary(figures))
         return self._record(summary)
 
@@ -187,31 +216,3 @@ class FullCycle:
             return summary._replace(problems=tuple(dict.fromkeys((*summary.problems, str(error)))))
         clear_unrecorded(directory)
         return summary
-
-
-def lane_figures(summary: CycleSummary) -> Iterator[dict[str, object]]:
-    """One line per lane, every figure as key=value."""
-    for lane in sorted({lane for lane, _, _ in summary.tally} | {each.lane for each in summary.ends}):
-        counts = {key: count for key, count in summary.tally.items() if key[0] == lane}
-        jobs: Counter[str] = Counter()
-        for (_, _, outcome), count in counts.items():
-            jobs[outcome] += count.jobs
-        ends = Counter(each.ending.value for each in summary.ends if each.lane == lane)
-        yield {
-            "cycle": summary.cycle_id,
-            "lane": lane,
-            "runners": sum(ends.values()),
-            **{f"runners_{ending}": number for ending, number in sorted(ends.items())},
-            **{kind.replace(" ", "_"): jobs[kind] for kind in COMMON},
-            **{kind.replace(" ", "_"): jobs[kind] for kind in RARE if jobs[kind]},
-            "duration_p95_ms": _percentile(each.durations for each in counts.values()),
-            "wait_p95_ms": _percentile(each.waits for each in counts.values()),
-        }
-
-
-def _percentile(histograms: Iterable[Mapping[int, int]]) -> object:
-    total: Counter[int] = Counter()
-    for each in histograms:
-        total.update(each)
-    found = percentile(total, 0.95)
-    return "-" if found is None else found

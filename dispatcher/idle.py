@@ -13,9 +13,10 @@ from mayfly.errors import SourceUnusable
 from mayfly.fleet.cycles import has_live_runner, known_lanes
 from mayfly.fleet.plan_lock import is_planning
 from mayfly.process.state_dir import pages_in
-from mayfly.queue.count import find_lanes, finished_batches, has_due, has_processing
+from mayfly.queue.count import finished_batches, job_groups
 from mayfly.queue.prune import searches
 from mayfly.schedules.next_due import may_be_due
+from mayfly.schema.tables import PROCESSING
 from mayfly.settings import Settings
 
 
@@ -33,16 +34,16 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
         yield "a runner is alive, or its end was not recorded"
     if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
-    lanes = find_lanes(connection)
-    for lane in lanes:
-        if has_due(connection, lane, now):
-            yield f"lane {lane} has due jobs"
-        if has_processing(connection, lane):
-            yield f"lane {lane} has jobs in progress"
+    groups = job_groups(connection)
+    for group in groups:
+        if group.is_due(now):
+            yield f"lane {group.lane} has due jobs"
+        if group.status == PROCESSING:
+            yield f"lane {group.lane} has jobs in progress"
     yield from _reasons_of_sources(connection, settings, now)
     for key in finished_batches(connection):
         yield f"batch {key} is finished"
-    for search in searches(lanes, settings, now):
+    for search in searches(groups, settings, now):
         if connection.execute(search.statement, search.values).first() is not None:
             yield f"{search.table} has rows to prune"
 

@@ -23,7 +23,7 @@ from mayfly.process import exits, timing
 from mayfly.process.state_dir import page_path, pages_in
 from mayfly.process.status_page import RunnerStatus, read_status_page
 from mayfly.queue import policy
-from mayfly.queue.count import find_lanes
+from mayfly.queue.count import busy_lanes
 from mayfly.queue.outcome import RELEASED, Outcome, Settler, stack_text
 from mayfly.queue.policy import Backoff, Interruption, RetryContext
 from mayfly.queue.rescue import (
@@ -107,10 +107,11 @@ class Exit:
 class ExitedRunner:
     """A runner that exited or failed to start."""
 
-    assignment: Assignment
+    assignment: Assignment  # with its last lane
     exit: Exit
     lived_ms: int
     cpu_ms: int
+    first_lane: str
 
 
 def dumped_stack(output: str) -> str:
@@ -173,7 +174,7 @@ class RunnerResults:
 
     def add(self, ended: ExitedRunner) -> None:
         lane, exit_ = ended.assignment.lane, ended.exit
-        self.ends.append(RunnerEnd(lane, exit_.ending, ended.lived_ms))
+        self.ends.append(RunnerEnd(lane, exit_.ending, ended.lived_ms, ended.first_lane))
         self.sliced[lane] = max(self.sliced.get(lane, 0), exit_.status.sliced)
         self.repeats += exit_.status.repeats
         if exit_.breaks_lane:
@@ -225,7 +226,7 @@ class Rescuer:
                 self._remove_page(page, read_status_page(page))
 
     def _remove_page(self, page: Path, status: RunnerStatus | None) -> None:
-        if status is not None:
+        if status is not None and status.may_be_uncounted:
             self.context.database.run(lambda connection: count_unseen(connection, page.stem, status))
         page.unlink(missing_ok=True)
 
@@ -276,7 +277,7 @@ class Rescuer:
         """Jobs with an expired lease and no runner row (external workers), as a last resort."""
         database = self.context.database
         now = database.clock.now()
-        expired = database.read(lambda connection: expired_jobs(connection, find_lanes(connection), now))
+        expired = database.read(lambda connection: expired_jobs(connection, busy_lanes(connection), now))
         for (lane, worker_id), jobs in expired.items():
             judge = self._judge_external if is_external(worker_id) else self._judge_unknown
             rescued = self._rescue(worker_id, lane, judge, jobs, expired_at=now)
@@ -310,12 +311,12 @@ class Rescuer:
             context.log.write(message)
         return len(rescued.settlements)
 
-    def release_dropped(self, assignment: Assignment, dropped: Collection[tuple[int, int]]) -> int:
+    def release_dropped(self, worker_id: str, lane: str, dropped: Collection[tuple[int, int]]) -> int:
         """Release jobs that a live runner has dropped, given by id and fencing token; returns their number.
 
         A job that is not held by this claim is not changed: the same runner may have claimed it again.
         """
-        database, lane, worker_id = self.context.database, assignment.lane, assignment.worker_id
+        database = self.context.database
         held = database.run(lambda connection: held_jobs(connection, lane, worker_id))
         jobs = [job for job in held if (job.id, job.claims) in dropped]
         settled = rescue_jobs(database, self._settler(worker_id), jobs, lambda *_: (RELEASED, None), self.tally)
@@ -341,7 +342,7 @@ class Rescuer:
         )
         database, worker_id = self.context.database, ended.assignment.worker_id
         now = database.clock.now()
-        closed = database.run(lambda connection: close_runner(connection, worker_id, row, now))
+        closed = database.once(lambda connection: close_runner(connection, worker_id, row, now))
         if not closed and database.run(lambda connection: is_lost(connection, worker_id)):
             self.context.log.write(log_messages.worker_lost_lease(worker_id))
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -56,10 +56,19 @@ class RunnerProcess(ChildProcess):
     """A runner. Its status page and its output exist before it is forked, so they do even if it dies at once."""
 
     assignment: Assignment
+    waiting_lanes: Sequence[str]  # by the number on its status page, see WaitingLanes.names
     page: StatusPage
     started_at: float
     output_write: int  # the write end of its output, until it is forked
     released: int = 0  # jobs that it has dropped and the dispatcher has released
+
+    @property
+    def lane(self) -> str:
+        """Where it works now."""
+        return self._lane_of(self.page.lane_number)
+
+    def _lane_of(self, number: int) -> str:
+        return self.waiting_lanes[number - 1] if number else self.assignment.lane
 
     @property
     def observed(self) -> ObservedRunner:
@@ -88,7 +97,8 @@ class RunnerProcess(ChildProcess):
         killed_for = KilledFor.MEMORY if status.too_large else self.killed_for  # too_large: set by its lease keeper
         lived_ms = round((ended - self.started_at) * 1000)
         exit_ = Exit(code, status, ended, peak_memory, killed_for, self.output.end)
-        return ExitedRunner(self.assignment, exit_, lived_ms, cpu_ms)
+        last = replace(self.assignment, lane=self._lane_of(status.lane_number))
+        return ExitedRunner(last, exit_, lived_ms, cpu_ms, self.assignment.lane)
 
     def close(self) -> None:
         super().close()
@@ -102,6 +112,7 @@ class Spawner:
     settings: Settings
     directory: Path
     database: Database
+    waiting_lanes: Sequence[str]
     close_in_child: Sequence[Callable[[], None]]  # closes the lock, the selector and pipes of other children
 
     def prepare(self, assignment: Assignment) -> RunnerProcess:
@@ -109,7 +120,12 @@ class Spawner:
         read, write = os.pipe()
         output = ChildOutput(read)
         return RunnerProcess(
-            assignment=assignment, page=page, output=output, output_write=write, started_at=monotonic()
+            assignment=assignment,
+            waiting_lanes=self.waiting_lanes,
+            page=page,
+            output=output,
+            output_write=write,
+            started_at=monotonic(),
         )
 
     def spawn(self, runner: RunnerProcess) -> None:

@@ -247,7 +247,8 @@ class ReclaimStep(CycleStep):
         """Whether any runner has dropped jobs."""
         found = self.cycle.supervisor.dropped_jobs()
         for runner, dropped in found:
-            released = self.cycle.rescuer.release_dropped(runner.assignment, frozenset(dropped))
+            worker_id = runner.assignment.worker_id
+            released = self.cycle.rescuer.release_dropped(worker_id, runner.lane, frozenset(dropped))
             runner.released += len(dropped)
             self._released += released
             self.context.log.write(log_messages.unstarted_released(runner.assignment.worker_id, released))
@@ -270,7 +271,7 @@ class ReclaimStep(CycleStep):
 
     def _check(self, runner: RunnerProcess, job: RunningJob) -> None:
         """Request the unstarted jobs of this runner, once while it runs this job."""
-        worker_id, lane = runner.assignment.worker_id, runner.assignment.lane
+        worker_id, lane = runner.assignment.worker_id, runner.lane
         self._checks[worker_id] = job, monotonic() + timing().slow_job_seconds
         held = self.context.database.read(lambda connection: held_jobs(connection, lane, worker_id))
         status = runner.page.read()

@@ -25,9 +25,10 @@ class Ending(StrEnum):
 
 
 class RunnerEnd(NamedTuple):
-    lane: str
+    lane: str  # the last one that it served
     ending: Ending
     lived_ms: int
+    first_lane: str  # the one that it was started for
 
 
 class CycleSummary(NamedTuple):

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import groupby
 from types import FrameType
 
 from dispatcher.context import CycleContext
@@ -28,17 +27,24 @@ MIN_RUNNERS_TO_PRELOAD = 2  # unless more will follow: for a single runner prelo
 
 
 class Supervisor:
-    def __init__(self, context: CycleContext, release_lock: Callable[[], None]) -> None:
+    def __init__(
+        self, context: CycleContext, release_lock: Callable[[], None], waiting_lanes: Sequence[str] = ()
+    ) -> None:
         self._context = context
         self._log = context.log
         self.deadline = context.deadline
         self._memory_limit = cache(lambda lane: context.settings.lane(lane).worker_memory)  # asked at every tick
         self._spawner = Spawner(
-            context.settings, context.directory, context.database, (release_lock, self.close_in_child)
+            context.settings,
+            context.directory,
+            context.database,
+            waiting_lanes,
+            (release_lock, self.close_in_child),
         )
         self._runners: dict[int, RunnerProcess] = {}
         self._selector = selectors.DefaultSelector()
-        self._preloaders: dict[str, Preloader] = {}  # by lane
+        self._preloaders: dict[str, Preloader] = {}  # by the first lane with these settings
+        self._first_lanes: dict[str, str] = {}  # by shared settings
         self._unshared_lanes: set[str] = set()  # lanes for which preloading is disabled, see fork_hazard
         self._rejected: list[RunnerProcess] = []  # runners of these lanes, to be started without a preload process
         self._wake_read, self._wake_write = os.pipe()
@@ -90,7 +96,7 @@ class Supervisor:
     def idle_by_lane(self) -> Counter[str]:
         """The number of this dispatcher's runners that wait for work or have not started."""
         waiting = [each for each in self._runners.values() if not each.page.read().running]
-        return Counter(each.assignment.lane for each in (*waiting, *self._not_started))
+        return Counter(each.lane for each in (*waiting, *self._not_started))
 
     def slow_runners(self) -> list[tuple[RunnerProcess, RunningJob]]:
         """Runners whose oldest running job is a slow one, with this job. Long lanes claim one job at a time."""
@@ -113,13 +119,12 @@ class Supervisor:
         if assignments:
             self._log.write(log_messages.spawning(len(assignments)))
         self._context.database.close()  # no connection crosses the fork
-        for lane, group in groupby(assignments, key=lambda each: each.lane):
-            lane_assignments = list(group)
-            preloader = self._preloader(lane, lane_assignments) if self.may_spawn else None
+        for lane_assignments in self._alike(assignments):
+            preloader = self._preloader(lane_assignments) if self.may_spawn else None
             for assignment in lane_assignments:
                 if not self.may_spawn:
                     break
-                self._log.write(log_messages.spawning_worker(assignment.worker_id, lane))
+                self._log.write(log_messages.spawning_worker(assignment.worker_id, assignment.lane))
                 runner = self._spawner.prepare(assignment)
                 if preloader is None:
                     self._spawn(runner)
@@ -185,8 +190,22 @@ class Supervisor:
 
     # --- starting ---
 
-    def _preloader(self, lane: str, assignments: Sequence[Assignment]) -> Preloader | None:
+    def _alike(self, assignments: Sequence[Assignment]) -> list[list[Assignment]]:
+        """Runners that one process may preload the handlers for, in the order of their first one."""
+        groups: dict[str, list[Assignment]] = {}
+        for each in assignments:
+            groups.setdefault(self._preloading_lane(each), []).append(each)
+        return list(groups.values())
+
+    def _preloading_lane(self, assignment: Assignment) -> str:
+        """Each lane has a preload process; runners that serve the same lanes have one for all of them."""
+        if assignment.shares is None:
+            return assignment.lane
+        return self._first_lanes.setdefault(assignment.shares, assignment.lane)
+
+    def _preloader(self, assignments: Sequence[Assignment]) -> Preloader | None:
         first = assignments[0]
+        lane = self._preloading_lane(first)
         if self._context.settings.spawn != "fork" or lane in self._unshared_lanes or first.is_long:
             return None
         known = self._preloaders.get(lane)

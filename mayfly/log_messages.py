@@ -86,6 +86,7 @@ handed_over = Phrase[int]("Handed over to the next dispatcher; runners still run
 left_running = Phrase[str, str]("Worker {worker_id} of the long lane {lane} keeps running")
 schedule_refused = Phrase[str]("Schedule refused: {problem}", Level.ERROR)
 pending_jobs = Phrase[str]("Pending jobs: {pending}")
+more_lanes_wait = Phrase[int]("Calculated worker count: 0 for {lanes:further lane}")
 nothing_pending = Phrase[()]("No pending jobs, skipping worker spawn")
 pruned = Phrase[int]("Pruned {rows:old row}")
 summary = Phrase[str]("{text}")
@@ -218,6 +219,7 @@ def console_started(url: str, version: str, api_only: bool) -> LogMessage:
 
 no_worker_started = Phrase[str, str]("No worker started: lane={lane} has no free slot; cut by {cuts}", Level.WARNING)
 worker_started = Phrase[str]("Starting ephemeral worker", fields=["lane"])
+lane_entered = Phrase[str]("Continuing with lane={lane}")
 worker_stopping = Phrase[str]("Received {signal}: claiming no more jobs", Level.WARNING)
 worker_error = Phrase[str]("{reason}", Level.ERROR)
 handler_module_failed = Phrase[str, str]("Handler module {module} cannot be imported: {reason}", Level.ERROR)

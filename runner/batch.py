@@ -45,21 +45,22 @@ class AdmissionStep(Protocol):
 class PauseCache:
     """The pauses that concern one runner, as of its last heartbeat."""
 
-    lane: str
+    lane: str  # where it works
     database: Database
-    of_lane: Pause | None = None
+    of_lanes: Mapping[str, Pause] = field(default_factory=dict)
     of_types: Mapping[str, Pause] = field(default_factory=dict)
     seen_types: set[str] = field(default_factory=set)  # types that were paused at any time
+    left_lanes: list[str] = field(default_factory=list)  # where it has worked before
 
     def read(self, connection: Connection) -> None:
         known = load_pauses(connection, self.database.clock.now())
-        self.of_lane = known.lanes.get(self.lane)
+        self.of_lanes = known.lanes
         self.of_types = known.types
         self.seen_types.update(known.types)
 
     @property
     def lane_pause(self) -> Pause | None:
-        pause = self.of_lane
+        pause = self.of_lanes.get(self.lane)
         return pause if pause is not None and pause.holds(self.database.clock.now()) else None
 
     def resume_snoozed(self) -> None:
@@ -70,7 +71,7 @@ class PauseCache:
         if self.seen_types:
             self.database.read(self.read)
             for each in self.seen_types - self.of_types.keys():
-                resume_jobs(self.database, each, [self.lane])
+                resume_jobs(self.database, each, [*self.left_lanes, self.lane])
 
 
 @dataclass(frozen=True)

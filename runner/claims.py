@@ -5,8 +5,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ TARGET_BATCH_SECONDS = 0.5  # a batch should take about this long
 HEARTBEAT_SECONDS = 10.0
 LOCKED_TIMEOUT_SECONDS = 2.0  # how long a claim is repeated while other runners have locked all due jobs
 LOCKED_PAUSE_SECONDS = (0.01, 0.1)  # between two tries: the first and the longest
+QUICK_BATCH_SECONDS = 0.1  # new jobs hardly arrive in this time
 
 MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: smaller claims are too short to block each other
 LOCK_TIMEOUT_SECONDS = 0.1
@@ -63,8 +65,20 @@ class ClaimLock:
     """
 
     def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
         number = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())  # valid in any file name
-        self._file = os.open(claim_lock_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = claim_lock_path(directory, number)
+
+    @cached_property
+    def _file(self) -> int:
+        """Opened on first use: in a small lane there is no large claim."""
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def of_lane(self, lane: str) -> "ClaimLock":
+        """That of another lane, instead of this one."""
+        if "_file" in vars(self):
+            os.close(self._file)
+        return ClaimLock(self._directory, lane)
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -130,6 +144,9 @@ class Claims:
     was_due: bool = False  # jobs were due that the last claim could not lock
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
     _is_fresh: bool = True  # nothing was claimed yet
+    _may_enter: Callable[[Connection], bool] | None = None  # during `next_in`
+    _has_entered: bool = False
+    _is_short: bool = False  # the last claim found fewer jobs than requested
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
     def __post_init__(self) -> None:
@@ -152,7 +169,7 @@ class Claims:
         """
         if self._timed_jobs and not self.assignment.is_long:  # there, a job could wait for hours behind another one
             self.size = next_claim_size(self.size, self._timed_jobs, monotonic() - self._claimed_at)
-        batch = self._claim_batch(self.size)
+        batch = [] if self._is_short and not self._has_more() else self._claim_batch(self.size)
         until, (wait, max_wait) = monotonic() + LOCKED_TIMEOUT_SECONDS, LOCKED_PAUSE_SECONDS
         while not batch and self.was_due and monotonic() < until:
             pause_between(wait / 2, wait)
@@ -168,6 +185,41 @@ class Claims:
         self._timed_jobs = 0
         self._note(batch)
         return batch
+
+    def _has_more(self) -> bool:
+        """After a claim that found too few jobs the lane is usually empty: a query is cheaper than a claim."""
+        self.buffer.flush()
+        self.was_due = self.needs_fresh = False
+        return self.has_due()
+
+    @property
+    def is_drained(self) -> bool:
+        """The lane is probably empty: the last claim found few jobs, which took no time. A plan finds the others."""
+        return self._is_short and monotonic() - self._claimed_at < QUICK_BATCH_SECONDS
+
+    def next_in(
+        self, lane: str, begins_with: int | None, may_enter: Callable[[Connection], bool]
+    ) -> list[Job] | None:
+        """Claim in another lane, for a runner that holds no jobs; None if it must stay in its lane.
+
+        `may_enter` decides that, in the transaction of the claim.
+        """
+        before = self.assignment
+        self._move_to(replace(before, lane=lane, begins_with=begins_with))
+        self._may_enter, self._has_entered = may_enter, False
+        batch = self._claim_batch(min(self.size, MIN_BATCH_FOR_CLAIM_LOCK - 1))
+        self._may_enter = None
+        if not self._has_entered:
+            self._move_to(before)
+            return None
+        self._timed_jobs = len(batch)
+        self._note(batch)
+        return batch
+
+    def _move_to(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.pauses.lane = assignment.lane
+        self.lock = self.lock and self.lock.of_lane(assignment.lane)
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
@@ -188,6 +240,7 @@ class Claims:
         self.needs_fresh = claimed.needs_fresh
         self.was_due = claimed.was_due and not claimed.needs_fresh
         jobs = jobs_from(claimed, self.assignment.lane)
+        self._is_short = len(jobs) < size and not claimed.needs_fresh
         if any(job.group_key is not None for job in jobs):
             mark_awaited(self.database, jobs)
         return jobs
@@ -210,6 +263,10 @@ class Claims:
         claimant, now = self._claimant(), self.database.clock.now()
 
         def work(connection: Connection) -> Claimed:
+            if self._may_enter is not None:
+                self._has_entered = self._may_enter(connection)
+                if not self._has_entered:
+                    return Claimed((), was_due=False)
             claimed = claim(connection, claimant, size, now, cursor)
             if if_empty is not None and not claimed.rows:
                 if_empty()
@@ -222,7 +279,7 @@ class Claims:
     def _claimant(self) -> Claimant:
         assigned = self.assignment
         lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
-        begins_with = assigned.begins_with if self._is_fresh else None
+        begins_with = assigned.begins_with if self._is_fresh or self._may_enter is not None else None
         return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
 
     def _note(self, batch: list[Job]) -> None:

@@ -188,7 +188,7 @@ def close_own_row(database: Database, worker_id: str, page: StatusPage, code: in
 def _plan(database: Database, settings: Settings, lane: str) -> tuple[PlannedLane, Assignment]:
     """The assignment is recorded if the plan has room for it."""
     host, process, now = this_host(settings.host_name), this_process(), database.clock.now()
-    interrupted = database.read(lambda connection: interrupted_jobs(connection, lane, now, 1))
+    interrupted = database.read(lambda connection: interrupted_jobs(connection, {lane: 1}, now)).get(lane, [])
     with planning(database, settings.host_name) as number:
         assignment = _assign(settings.lane(lane), number, now, next(iter(interrupted), None))
         planned = database.read(lambda connection: plan_one(connection, settings, lane, now))

@@ -33,6 +33,7 @@ from runner.settle_buffer import SettleBuffer
 if TYPE_CHECKING:
     from mayfly.limits.client import JobLimits
     from mayfly.queue.sources import Sources
+    from runner.lane_changes import LaneChanges
     from runner.limits import LimitAdmission
 
 MAX_POLL_SECONDS = 1.0  # between two queries of an empty lane
@@ -130,6 +131,16 @@ class Runner:
             on_dead=self.on_dead,
             observers=JobObservers(self.observers),
         )
+
+    @cached_property
+    def lane_changes(self) -> "LaneChanges | None":
+        """None if it serves only its own lane."""
+        shares = self.assignment.shares
+        if shares is None:
+            return None
+        from runner.lane_changes import LaneChanges  # here: most installations have fewer lanes than slots
+
+        return LaneChanges(self, shares)
 
     @cached_property
     def batches(self) -> BatchRunner:
@@ -241,7 +252,7 @@ def run_claims(runner: Runner) -> int:
     claims.take_over()
     while guard.may_start:
         started = monotonic()
-        batch = claims.next()
+        batch = next_batch(runner, may_change_lane=code == exits.SUCCESS)
         if not batch:
             if _waits_for_jobs(runner):
                 continue
@@ -261,6 +272,18 @@ def run_claims(runner: Runner) -> int:
     else:
         runner.log.write(log_messages.backlog_remains(released))
     return code
+
+
+def next_batch(runner: Runner, may_change_lane: bool) -> list[Job]:
+    """Of its lane, or if that is empty, of the next waiting lane.
+
+    A runner that still owns jobs of its lane does not leave it: sliced jobs are released when it exits, and dropped
+    ones by the dispatcher.
+    """
+    claims, changes = runner.claims, runner.lane_changes
+    if changes is None or not may_change_lane or runner.batches.sliced or runner.page.has_dropped:
+        return claims.next()
+    return (claims.is_drained and changes.claim()) or claims.next() or changes.claim()
 
 
 def _waits_for_jobs(runner: Runner) -> bool:

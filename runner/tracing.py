@@ -1,6 +1,6 @@
 """Spans of a runner: one per claim, and one per job in the trace in which it was enqueued."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def install(runner: "Runner") -> None:
-    tracing = Tracing(runner.settings, runner.assignment, runner.database)
+    tracing = Tracing(runner.settings, runner.assignment, runner.database, lambda: runner.pauses.lane)
     runner.observers.insert(0, tracing)  # around the hooks
     runner.claim_middleware.append(tracing.trace_claims)
     runner.on_close.append(tracing.close)
@@ -36,9 +36,11 @@ def install(runner: "Runner") -> None:
 class Tracing:
     """A job observer and a claim middleware."""
 
-    def __init__(self, settings: Settings, assignment: Assignment, database: Database) -> None:
+    def __init__(
+        self, settings: Settings, assignment: Assignment, database: Database, lane: Callable[[], str]
+    ) -> None:
         self._database = database
-        self._lane = assignment.lane
+        self._lane = lane  # the current one
         self._provider = provider_for(settings)
         self._provider.add_span_processor(BatchSpanProcessor(exporter_for(settings)))
         self._tracer = self._provider.get_tracer("mayfly")
@@ -49,9 +51,8 @@ class Tracing:
         self._spans: dict[int, Span] = {}
 
     def trace_claims(self, claim: Claim) -> Claim:
-        attributes = {"mayfly.lane": self._lane, "mayfly.worker_id": self._worker_id}
-
         def traced(size: int) -> list[Job]:
+            attributes = {"mayfly.lane": self._lane(), "mayfly.worker_id": self._worker_id}
             with self._tracer.start_as_current_span("claim", within(self._cycle), attributes=attributes) as span:
                 batch = claim(size)
                 span.set_attribute("mayfly.jobs", len(batch))

@@ -28,7 +28,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.format import plural
 from mayfly.queue.batches import abandon, complete, complete_all, seal
-from mayfly.queue.count import find_lanes
+from mayfly.queue.count import job_groups
 from mayfly.queue.insert import LIVE, held_among_statement
 from mayfly.queue.insert import PENDING as WHILE_PENDING
 from mayfly.queue.outcome import bounded, storable
@@ -396,7 +396,7 @@ def prune_all(database: Database, keep: Settings, actor: Actor) -> int:
 
 def count_old(connection: Connection, keep: Settings, now: datetime) -> dict[str, CappedCount]:
     old: Counter[str] = Counter()
-    for search in searches(find_lanes(connection), keep, now):
+    for search in searches(job_groups(connection), keep, now):
         left = MAX_MATCHING_COUNTED + 1 - old[search.table]
         if left > 0:
             rows = f"SELECT {search.key} FROM {search.table} WHERE {search.old} LIMIT {left}"

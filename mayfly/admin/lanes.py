@@ -18,14 +18,13 @@ from mayfly.fleet.runners import LaneActivity, activity_by_lane
 from mayfly.limits.limit import AT_ONCE
 from mayfly.limits.store import HOLDERS, is_held
 from mayfly.queue import pauses
-from mayfly.queue.count import find_lanes, next_due
+from mayfly.queue.count import COUNTS_PER_STATEMENT, JobGroup, job_groups, next_due
 from mayfly.queue.outcome import OutcomeKind, storable
 from mayfly.queue.pauses import load_pauses
-from mayfly.schema.tables import DEAD, NAME_LENGTH, PRIORITIES, PROCESSING
+from mayfly.schema.tables import DEAD, NAME_LENGTH, PENDING, PROCESSING
 from mayfly.settings import Settings
 
 HOUR = timedelta(hours=1)
-LANES_PER_STATEMENT = 50  # with five counts each; SQLite allows 500 SELECTs per statement
 MAX_COUNTED_IN_ALL = 10 * MAX_COUNTED  # index entries: with more than ten lanes the cap of each is lower
 MIN_CAP = 1000
 FAILURES = [kind for kind in OutcomeKind if kind.is_failure or kind is OutcomeKind.DEAD]
@@ -77,13 +76,12 @@ class _LaneCounts(NamedTuple):
 
 def list_lanes(connection: Connection, settings: Settings, now: datetime) -> list[LaneView]:
     """Lanes that have jobs, are named in the settings, are paused, or have max_workers set."""
-    with_rows = find_lanes(connection)
-    found = _read_lanes(connection, with_rows, now)
+    found = _read_lanes(connection, job_groups(connection), now)
     known, paused = known_lanes(connection), load_pauses(connection, now).lanes
     settled, live = _settled(connection, now - HOUR), activity_by_lane(connection)
     overridden = {lane for lane, each in known.items() if each.set_by}
     views = []
-    for lane in sorted({*with_rows, *settings.lanes, *paused, *overridden, *live, *(each for each, _ in settled)}):
+    for lane in sorted({*found, *settings.lanes, *paused, *overridden, *live, *(each for each, _ in settled)}):
         figures, own, pause = found.get(lane, _LaneCounts()), known.get(lane, KnownLane()), paused.get(lane)
         resolved, oldest, activity = settings.lane(lane), figures.oldest_due_at, live.get(lane, LaneActivity())
         max_workers, processing = own.max_workers or resolved.max_workers, figures.processing
@@ -121,42 +119,56 @@ def _settled(connection: Connection, since: datetime) -> Mapping[tuple[str, str]
     return {(lane, outcome): int(number) for lane, outcome, number in rows}
 
 
-def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> Mapping[str, _LaneCounts]:
-    cap = max(MIN_CAP, min(MAX_COUNTED, MAX_COUNTED_IN_ALL // max(1, len(names))))
-    found: dict[str, _LaneCounts] = {}
-    for start in range(0, len(names), LANES_PER_STATEMENT):
-        part = names[start : start + LANES_PER_STATEMENT]
-        values = {f"lane_{number}": lane for number, lane in enumerate(part)} | {"now": now}
-        counted, times = Counter[LaneFigure](), defaultdict[LaneFigure, list[datetime]](list)
+def _read_lanes(connection: Connection, groups: Sequence[JobGroup], now: datetime) -> Mapping[str, _LaneCounts]:
+    """Only groups of jobs that exist are counted: of an empty lane nothing."""
+    lanes = {group.lane for group in groups}
+    cap = max(MIN_CAP, min(MAX_COUNTED, MAX_COUNTED_IN_ALL // max(1, len(lanes))))
+    counted = Counter[LaneFigure]()
+    due, later = defaultdict[str, list[datetime]](list), defaultdict[str, list[datetime]](list)
+    for group in groups:
+        if group.status == PENDING:
+            (due if group.is_due(now) else later)[group.lane].append(group.first_run_at)
+    to_count = [group for group in groups if group.is_due(now)]
+    to_count += {(group.lane, group.status): group for group in groups if group.status in (PROCESSING, DEAD)}.values()
+    for start in range(0, len(to_count), COUNTS_PER_STATEMENT):
+        part = to_count[start : start + COUNTS_PER_STATEMENT]
+        values = {f"lane_{number}": group.lane for number, group in enumerate(part)} | {"now": now}
         for key, number in aggregate_each(connection, "COUNT(*)", count_queries(part, cap + 1), values):
             counted[key] += int(number)
-        for key, at in aggregate_each(connection, "MIN(run_at)", time_queries(part), values):
-            times[key] += [] if at is None else [utc_from_driver(at)]
-        for lane in part:
-            due, processing, dead = (CappedCount.of(counted[lane, what], cap) for what in ("due", PROCESSING, DEAD))
-            oldest, following = (min(times[lane, what], default=None) for what in ("due", "later"))
-            found[lane] = _LaneCounts(due, processing, dead, oldest, following)
-    return found
+        for lane, at in aggregate_each(connection, "MIN(run_at)", time_queries(part), values):
+            later[lane] += [] if at is None else [utc_from_driver(at)]
+    return {
+        lane: _LaneCounts(
+            pending=CappedCount.of(counted[lane, PENDING], cap),
+            processing=CappedCount.of(counted[lane, PROCESSING], cap),
+            dead=CappedCount.of(counted[lane, DEAD], cap),
+            oldest_due_at=min(due[lane], default=None),
+            next_run_at=min(later[lane], default=None),
+        )
+        for lane in lanes
+    }
 
 
-def count_queries(lanes: Sequence[str], size: int) -> list[tuple[LaneFigure, str]]:
-    """Due, claimed and dead jobs of each lane, each counted up to a size."""
-    queries: list[tuple[LaneFigure, str]] = []
-    for number, lane in enumerate(lanes):
-        named = f":lane_{number}"
-        queries += [((lane, "due"), next_due("id", named, str(each), str(size))) for each in PRIORITIES]
-        queries += [((lane, status), jobs_with(status, named, size)) for status in (PROCESSING, DEAD)]
-    return queries
+def count_queries(groups: Sequence[JobGroup], size: int) -> list[tuple[LaneFigure, str]]:
+    """The due jobs of each group, or all claimed or dead jobs of its lane, counted up to a size."""
+    return [
+        (
+            (group.lane, group.status),
+            next_due("id", f":lane_{number}", str(group.priority), str(size))
+            if group.status == PENDING
+            else jobs_with(group.status, f":lane_{number}", size),
+        )
+        for number, group in enumerate(groups)
+    ]
 
 
-def time_queries(lanes: Sequence[str]) -> list[tuple[LaneFigure, str]]:
-    """For each lane and priority the first due job, and the first that is not due yet."""
-    queries: list[tuple[LaneFigure, str]] = []
-    for number, lane in enumerate(lanes):
-        for priority in PRIORITIES:
-            due = next_due("run_at", f":lane_{number}", str(priority), "1")
-            queries += [((lane, "due"), due), ((lane, "later"), due.replace("<= :now", "> :now"))]
-    return queries
+def time_queries(groups: Sequence[JobGroup]) -> list[tuple[str, str]]:
+    """By lane: of groups with due jobs, the first one that is not due yet."""
+    return [
+        (group.lane, next_due("run_at", f":lane_{number}", str(group.priority), "1").replace("<= :now", "> :now"))
+        for number, group in enumerate(groups)
+        if group.status == PENDING
+    ]
 
 
 MAX_WORKERS_SETTABLE = 1000

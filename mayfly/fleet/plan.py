@@ -110,10 +110,13 @@ class Plan:
         """The lanes that have work and are paused."""
         return tuple(each.count.lane.name for each in self.lanes if each.count.lane.paused and each.count.pending)
 
-    def passed_over(self) -> frozenset[str]:
+    @property
+    def waiting(self) -> tuple[PlannedLane, ...]:
         """The lanes that needed runners and got none only because this host or their pool had no slot left."""
-        waiting = (each for each in self.lanes if not each.planned and (each.short or each.crowded_out))
-        return frozenset(each.count.lane.name for each in waiting)
+        return tuple(each for each in self.lanes if not each.planned and (each.short or each.crowded_out))
+
+    def passed_over(self) -> frozenset[str]:
+        return frozenset(each.count.lane.name for each in self.waiting)
 
 
 def plan_runners(counts: Sequence[LaneCount], pools: Mapping[str, int], slots: Slots) -> Plan:

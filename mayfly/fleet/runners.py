@@ -6,6 +6,7 @@ Between that, the dispatcher or a lease keeper writes into them what the runner 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from mayfly import json_text, log_messages
@@ -20,6 +21,7 @@ from mayfly.process.identity import Host, Process, process_usage
 from mayfly.process.status_page import StatusPage
 
 EXTERNAL_PREFIX = "http-"  # prefix of the worker_id of external workers: they have no rows here
+MAX_EARLIER_LANES = 100  # that the row of a runner names
 LOST = "lost"  # the ending of a runner whose exit no dispatcher observed
 
 TAKE_OVER = (
@@ -31,6 +33,15 @@ WRITE_FIGURES = (
     "UPDATE mayfly_runners SET heartbeat_at = :now, running = :running, jobs_done = :jobs_done,"
     " jobs_failed = :jobs_failed, average_ms = :average_ms, peak_memory = :peak_memory, cpu_ms = :cpu_ms,"
     " uptime_ms = :uptime_ms WHERE worker_id = :worker_id AND heartbeat_at IS NOT NULL AND finished_at IS NULL"
+)
+# Entering a lane: the row lock of the planning lock keeps planners out, and other runners that would enter. With the
+# LIMIT, MySQL does not merge the inner query, which it would refuse: it reads the table that is updated.
+LOCK_PLANNING = "SELECT holder FROM mayfly_locks WHERE name = 'plan'"
+ENTER_LANE = (
+    "UPDATE mayfly_runners SET lane = :lane, earlier_lanes = :earlier_lanes"
+    " WHERE worker_id = :worker_id AND finished_at IS NULL AND NOT EXISTS (SELECT 1 FROM"
+    " (SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND lane = :lane LIMIT 2) AS there"
+    " WHERE there.worker_id <> :worker_id)"
 )
 RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_RUNNERS = (
@@ -57,6 +68,7 @@ class Assignment:
     is_long: bool = False  # it may outlive its dispatcher; a lease keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
     begins_with: int | None = None  # its first job: one that was interrupted at the end of a window
+    shares: str | None = None  # lanes with these settings wait: it serves them after its own; None: only its own
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""
@@ -101,6 +113,14 @@ class JobStart(NamedTuple):
     started_at: datetime
 
 
+class Entry(Enum):
+    """The result of an attempt to enter a lane."""
+
+    ENTERED = auto()
+    OCCUPIED = auto()  # another runner is there, or this one has been declared dead
+    PLANNING = auto()  # a host counts runners just now: try again in a moment
+
+
 class LaneActivity(NamedTuple):
     runners: int = 0  # alive
     jobs: int = 0  # that they run
@@ -131,6 +151,17 @@ def add_planned(
 def take_over(connection: Connection, worker_id: str, process: Process, now: datetime) -> None:
     taken = {"worker_id": worker_id, "pid": process.pid, "pid_started": process.started, "now": now}
     connection.execute(TAKE_OVER, taken)
+
+
+def enter_lane(connection: Connection, worker_id: str, lane: str, earlier: Sequence[str]) -> Entry:
+    """Move the runner's row to a lane without a runner. Called in the transaction of its first claim there.
+
+    So the rows always show where runners work, and every plan counts them there: caps hold at any moment.
+    """
+    if connection.execute(LOCK_PLANNING + connection.dialect.row_lock).scalar() is not None:
+        return Entry.PLANNING
+    values = {"worker_id": worker_id, "lane": lane, "earlier_lanes": json_text.encode(earlier[-MAX_EARLIER_LANES:])}
+    return Entry.ENTERED if connection.execute(ENTER_LANE, values).rowcount == 1 else Entry.OCCUPIED
 
 
 def renew_heartbeat(connection: Connection, worker_id: str, now: datetime) -> None:

@@ -50,6 +50,14 @@ def claim_lock_path(directory: Path, lane_hash: int) -> Path:
     return directory / f"{lane_hash:08x}.claims"
 
 
+def lane_queue_path(directory: Path, cycle_id: int) -> Path:
+    return directory / f"{cycle_id}.lanes"
+
+
+def lane_queue_paths(directory: Path) -> list[Path]:
+    return list(directory.glob("*.lanes"))
+
+
 def page_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.page"
 

@@ -13,8 +13,8 @@ from mayfly.errors import StateDirUnsafe
 SIZE = 12 * 4096
 _SLOTS_END = 8 * 4096  # behind the slots: the dropped jobs
 # magic, slices, hard deadline, done, failed, busy µs, slots ever used, too much memory, transactions repeated,
-# jobs counted
-_HEADER = struct.Struct("=4sidQQQQQQQ")
+# jobs counted, lane
+_HEADER = struct.Struct("=4sidQQQQQQQQ")
 # Job id, started (monotonic; 0: not the cause if this process dies), its own timeout or 0. The id of a settled job
 # that is not in the totals yet is negative.
 _SLOT = struct.Struct("=qdd")
@@ -54,12 +54,18 @@ class RunnerStatus:
     cleared: tuple[int, ...] = ()  # jobs that were running when the runner itself had an error
     uncounted: tuple[int, ...] = ()  # settled jobs that are at most in the last totals that it wrote
     counted: int = 0  # jobs in the totals before that
+    lane_number: int = 0  # of a waiting lane that it has taken; 0: still in its first lane
 
     @property
     def average_ms(self) -> float | None:
         """The average run time of its jobs; None before the first has ended."""
         jobs = self.done + self.failed
         return self.busy_ms / jobs if jobs else None
+
+    @property
+    def may_be_uncounted(self) -> bool:
+        """Whether it may have settled jobs that are not in the totals."""
+        return bool(self.uncounted or self.cleared or self.running)
 
     def running_job(self, job_id: int) -> RunningJob | None:
         return next((each for each in self.running if each.job_id == job_id), None)
@@ -149,12 +155,20 @@ class StatusPage:
     def note_repeats(self, transactions: int) -> None:
         self._integers[7] = transactions
 
+    def note_lane(self, number: int) -> None:
+        """Called before the runner enters a waiting lane: it holds no jobs of the last one any more."""
+        self._integers[9] = number
+
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
 
     def note_too_large(self, memory: int) -> None:
         """Written by a lease keeper before it kills the runner: the reason is stored nowhere else."""
         self._integers[6] = memory
+
+    @property
+    def has_dropped(self) -> bool:
+        return self._integers[_DROPPED] > 0
 
     @property
     def room_for_dropped(self) -> int:
@@ -183,6 +197,10 @@ class StatusPage:
         """Read without parsing the page: the dispatcher polls it four times a second."""
         return self._reals[1]
 
+    @property
+    def lane_number(self) -> int:
+        return self._integers[9]
+
     def read(self) -> RunnerStatus:
         return _parse(self._memory[:_SLOTS_END])
 
@@ -210,7 +228,7 @@ def read_status_page(path: Path) -> RunnerStatus | None:
 
 def _parse(content: bytes) -> RunnerStatus:
     _magic, sliced, hard_deadline, done, failed, busy, used, *rest = _HEADER.unpack_from(content)
-    too_large, repeats, counted = rest
+    too_large, repeats, counted, lane_number = rest
     slots = list(_SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size]))
     return RunnerStatus(
         tuple(RunningJob(job_id, started, limit or None) for job_id, started, limit in slots if job_id > 0 < started),
@@ -218,4 +236,5 @@ def _parse(content: bytes) -> RunnerStatus:
         cleared=tuple(job_id for job_id, started, _timeout in slots if job_id > 0 == started),
         uncounted=tuple(-job_id for job_id, _started, _timeout in slots if job_id < 0),
         counted=counted,
+        lane_number=lane_number,
     )  # fmt: skip

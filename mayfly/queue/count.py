@@ -1,19 +1,22 @@
-"""Queries without locks: lanes with jobs, due jobs, capped counts, finished batches.
+"""Queries without locks: groups of jobs, due jobs, capped counts, finished batches.
 
 Fast enough for every minute and every claim. No heavy imports: the idle check uses this module.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 from mayfly.db.connection import Connection, numbered_parameters
-from mayfly.schema.tables import PRIORITIES
+from mayfly.db.dialects import utc_from_driver
+from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING, STATUSES
 
 MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
 DEFAULT_COUNT_CAP = 1000
-LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
+COUNTS_PER_STATEMENT = 100  # PostgreSQL takes disproportionately long to plan more
 MAX_OPEN_BATCHES = 1000
 
 
@@ -45,14 +48,15 @@ DUE_PRIORITIES = " UNION ALL ".join(
     f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
     for each in PRIORITIES
 )
-INTERRUPTED_JOBS = " UNION ALL ".join(
-    f"SELECT run_at, id FROM ({next_due('id, run_at, interruptions', priority=str(each))}) AS due_{each}"
-    " WHERE interruptions > 0"
-    for each in PRIORITIES
+GROUP_COLUMNS = ("lane", "status", "priority", "run_at")  # the first ones of the claim index
+NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"  # one index probe, because the bound is constant
+GROUPS_OF_LANE = " UNION ALL ".join(
+    f"SELECT '{status}', {priority}, run_at FROM (SELECT run_at FROM mayfly_jobs"
+    f" WHERE lane = :lane AND status = '{status}' AND priority = {priority} ORDER BY run_at, id LIMIT 1)"
+    f" AS {status}_{priority}"
+    for status in STATUSES
+    for priority in PRIORITIES
 )
-# With a constant bound MIN is one index probe everywhere. In a recursive CTE, MariaDB scans the index for each lane.
-NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
-ANY_PROCESSING = "SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' LIMIT 1"
 
 # A batch that may be complete: no more jobs will be added to it, and its completion is not recorded.
 IS_SEALED = "sealed_at IS NOT NULL AND completed_at IS NULL"
@@ -65,6 +69,18 @@ YOUNGEST_LIVE_JOB = (
 LIVE_JOB = "SELECT id FROM mayfly_jobs WHERE id = :id AND group_key = :key AND status IN ('pending', 'processing')"
 
 KnownLiveJobs = dict[str, int]  # batch key → a job that was live when the batch was last checked
+
+
+class JobGroup(NamedTuple):
+    """The jobs of a lane that have the same status and priority; there is at least one."""
+
+    lane: str
+    status: str
+    priority: int
+    first_run_at: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        return self.status == PENDING and self.first_run_at <= now
 
 
 class Due(NamedTuple):
@@ -82,13 +98,31 @@ class Due(NamedTuple):
 # --- lanes ------------------------------------------------------------------------------------------------
 
 
-def find_lanes(connection: Connection) -> list[str]:
-    """The lanes that have any rows: one probe of the claim index per lane, regardless of the number of rows."""
-    lanes: list[str] = []
+def job_groups(connection: Connection) -> list[JobGroup]:
+    """All jobs by lane, status and priority: one probe of the claim index per group, however many rows it has.
+
+    One or two statements for all lanes; on SQLite, where a statement costs no round trip, two per lane.
+    """
+    statement = connection.dialect.first_of_each(connection, "mayfly_jobs", "mayfly_jobs_claim", GROUP_COLUMNS)
+    found = _groups_by_lane(connection) if statement is None else connection.execute(statement).all()
+    return [JobGroup(lane, status, priority, utc_from_driver(at)) for lane, status, priority, at in found]
+
+
+def _groups_by_lane(connection: Connection) -> Iterator[tuple[str, str, int, datetime | str]]:
     lane = ""
     while (lane := connection.execute(NEXT_LANE, {"lane": lane}).scalar()) is not None:
-        lanes.append(lane)
-    return lanes
+        for status, priority, first_run_at in connection.execute(GROUPS_OF_LANE, {"lane": lane}).all():
+            yield lane, status, priority, first_run_at
+
+
+def find_lanes(connection: Connection) -> list[str]:
+    """The lanes that have any rows."""
+    return sorted({group.lane for group in job_groups(connection)})
+
+
+def busy_lanes(connection: Connection) -> list[str]:
+    """The lanes that have jobs in progress."""
+    return sorted({group.lane for group in job_groups(connection) if group.status == PROCESSING})
 
 
 def has_due(connection: Connection, lane: str, now: datetime) -> bool:
@@ -100,15 +134,30 @@ def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int
     return sorted(connection.execute(DUE_PRIORITIES, {"lane": lane, "now": now}).scalars())
 
 
-def has_processing(connection: Connection, lane: str) -> bool:
-    return connection.execute(ANY_PROCESSING, {"lane": lane}).first() is not None
+def interrupted_jobs(connection: Connection, wanted: Mapping[str, int], now: datetime) -> dict[str, list[int]]:
+    """By lane: ids of the oldest due jobs that a guard has interrupted, of any priority, as many as wanted."""
+    found: dict[str, list[tuple[datetime | str, int]]] = defaultdict(list)
+    lanes = list(wanted)
+    for start in range(0, len(lanes), COUNTS_PER_STATEMENT // len(PRIORITIES)):
+        part = lanes[start : start + COUNTS_PER_STATEMENT // len(PRIORITIES)]
+        values = {**numbered_parameters(part, "lane"), "now": now}
+        for number, run_at, job_id in connection.execute(interrupted_statement(len(part)), values).all():
+            found[part[number]].append((run_at, job_id))
+    return {lane: [job_id for _run_at, job_id in sorted(jobs)[: wanted[lane]]] for lane, jobs in found.items()}
 
 
-def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: int) -> list[int]:
-    """Ids of the oldest due jobs that a guard has interrupted, of any priority."""
-    values = {"lane": lane, "now": now, "size": MAX_INTERRUPTED_READ}
-    found = connection.execute(INTERRUPTED_JOBS, values).all()
-    return [job_id for _run_at, job_id in sorted(found)[:count]]
+@cache
+def interrupted_statement(lanes: int) -> str:
+    """Of several lanes: the number of the lane, and the interrupted jobs among its first due ones."""
+    return " UNION ALL ".join(
+        f"SELECT {number}, run_at, id FROM ({_due_with_interruptions(number, priority)}) AS due_{number}_{priority}"
+        " WHERE interruptions > 0"
+        for number, priority in product(range(lanes), PRIORITIES)
+    )
+
+
+def _due_with_interruptions(number: int, priority: int) -> str:
+    return next_due("id, run_at, interruptions", f":lane_{number}", str(priority), str(MAX_INTERRUPTED_READ))
 
 
 # --- counts -----------------------------------------------------------------------------------------------
@@ -118,38 +167,44 @@ def count_due(
     connection: Connection, now: datetime, cap_of: Callable[[str], int] = lambda _lane: DEFAULT_COUNT_CAP
 ) -> list[Due]:
     """The lanes that have any rows, each with its due jobs counted up to its cap."""
-    caps = {lane: cap_of(lane) for lane in find_lanes(connection)}
-    counted = count_in(connection, caps, now)
+    groups = job_groups(connection)
+    caps = {lane: cap_of(lane) for lane in sorted({group.lane for group in groups})}
+    counted = _count(connection, [(group.lane, group.priority) for group in groups if group.is_due(now)], caps, now)
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
 def count_in(connection: Connection, caps: Mapping[str, int], now: datetime) -> Counter[str]:
     """The due jobs of these lanes; a count above a lane's cap only means that there are more."""
-    lanes = list(caps)
-    counted: Counter[str] = Counter()
-    for start in range(0, len(lanes), LANES_PER_STATEMENT):
-        part = lanes[start : start + LANES_PER_STATEMENT]
-        values = {**numbered_parameters(part, "lane"), "now": now}
-        for number, pending in connection.execute(count_statement([caps[lane] for lane in part]), values).all():
-            counted[part[number]] += pending
-    return counted
+    return _count(connection, list(product(caps, PRIORITIES)), caps, now)
 
 
 def lanes_with_due(connection: Connection, lanes: Sequence[str], now: datetime) -> set[str]:
-    """Reads one row of each lane and priority."""
+    """Of these lanes. Reads one row of each lane and priority."""
     counted = count_in(connection, dict.fromkeys(lanes, 0), now)
     return {lane for lane, pending in counted.items() if pending}
 
 
-def count_statement(caps: Sequence[int]) -> str:
-    """One statement for several lanes: one row per lane and priority, which stops one beyond the lane's cap."""
+def _count(
+    connection: Connection, queues: Sequence[tuple[str, int]], caps: Mapping[str, int], now: datetime
+) -> Counter[str]:
+    """`queues` are lanes and priorities."""
+    counted: Counter[str] = Counter()
+    for start in range(0, len(queues), COUNTS_PER_STATEMENT):
+        part = queues[start : start + COUNTS_PER_STATEMENT]
+        values = {**numbered_parameters([lane for lane, _priority in part], "lane"), "now": now}
+        statement = count_statement([(priority, caps[lane]) for lane, priority in part])
+        for number, pending in connection.execute(statement, values).all():
+            counted[part[number][0]] += pending
+    return counted
+
+
+def count_statement(queues: Sequence[tuple[int, int]]) -> str:
+    """For several lanes, given by a priority and a cap each: one row per lane, which stops one beyond the cap."""
     queries = [
-        (number, next_due("id", f":lane_{number}", str(priority), str(cap + 1)))
-        for number, cap in enumerate(caps)
-        for priority in PRIORITIES
+        next_due("id", f":lane_{at}", str(priority), str(cap + 1)) for at, (priority, cap) in enumerate(queues)
     ]
     return " UNION ALL ".join(
-        f"SELECT {lane}, COUNT(*) FROM ({query}) AS counted_{number}" for number, (lane, query) in enumerate(queries)
+        f"SELECT {number}, COUNT(*) FROM ({query}) AS counted_{number}" for number, query in enumerate(queries)
     )
 
 

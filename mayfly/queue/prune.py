@@ -1,14 +1,14 @@
 """Delete old rows of all tables in small slices, each in its own commit, a bounded number per cycle."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
-from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import ATTEMPT_OUTCOMES, CANCELLED, DEAD, DONE, PRIORITIES
+from mayfly.queue.count import JobGroup, job_groups
+from mayfly.schema.tables import ATTEMPT_OUTCOMES, CANCELLED, DEAD, DONE
 from mayfly.settings import Settings
 
 SLICE = 500
@@ -60,9 +60,9 @@ class Search(NamedTuple):
 
 def prune(database: Database, keep: Settings, slices: int = SLICES_PER_CYCLE) -> int:
     """Returns how many rows were deleted. Stops after `slices` DELETEs; the next cycles continue."""
-    lanes = database.read(find_lanes)
+    groups = database.read(job_groups)
     pruned = 0
-    for search in searches(lanes, keep, database.clock.now()):
+    for search in searches(groups, keep, database.clock.now()):
         deleted = SLICE
         while slices > 0 and deleted >= SLICE:
             deleted = _prune_slice(database, search)
@@ -89,13 +89,17 @@ def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     return connection.execute(statement, {**search.values, **values}).rowcount
 
 
-def searches(lanes: Sequence[str], keep: Settings, now: datetime) -> Iterator[Search]:
-    """One per table whose rows expire. `keep` has the days after which a row is old; None keeps dead jobs forever."""
-    kept = ((DONE, keep.keep_done_days), (CANCELLED, keep.keep_cancelled_days), (DEAD, keep.keep_dead_days))
-    for status, days in kept:
-        for lane in lanes if days is not None else ():
-            for priority in PRIORITIES:
-                yield finished_jobs(lane, status, priority, cutoff(now, days or 0))
+def searches(groups: Iterable[JobGroup], keep: Settings, now: datetime) -> Iterator[Search]:
+    """One per table whose rows expire, and one per group of jobs that may have old ones.
+
+    `keep` has the days after which a row is old; None keeps dead jobs forever.
+    """
+    kept = {DONE: keep.keep_done_days, CANCELLED: keep.keep_cancelled_days, DEAD: keep.keep_dead_days}
+    cutoffs = {status: cutoff(now, days) for status, days in kept.items() if days is not None}
+    for group in groups:
+        before = cutoffs.get(group.status)
+        if before is not None and group.first_run_at < before:
+            yield finished_jobs(group.lane, group.status, group.priority, before)
     before = cutoff(now, keep.keep_done_days)
     yield _aged("mayfly_batches", "batch_key", "completed_at", before)
     yield Search("mayfly_batches", "batch_key", NEVER_SEALED, {"before": before})

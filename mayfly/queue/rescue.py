@@ -48,7 +48,7 @@ def is_dead(runner: LiveRunner, here: Host, now: datetime) -> bool:
 
 def rescue_runner(database: Database, settler: Settler, lane: str, judge: Judge, tally: Tally) -> Settled:
     """Settle all jobs that a runner still holds according to their rows, not to its exit code."""
-    held = database.run(lambda connection: held_jobs(connection, lane, settler.worker_id))
+    held = database.read(lambda connection: held_jobs(connection, lane, settler.worker_id))
     return rescue_jobs(database, settler, held, judge, tally)
 
 

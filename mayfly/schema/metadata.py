@@ -202,6 +202,7 @@ runners = _table(
     Column("worker_id", Name, primary_key=True, doc="Id of the runner; never reused."),
     Column("cycle_id", Id, nullable=False, doc="Cycle that planned it."),
     Column("lane", Name, nullable=False, doc="Lane it works in."),
+    Column("earlier_lanes", JsonText, doc="Lanes it served before, the last 100; NULL if there are none."),
     Column("host", Name, nullable=False, doc="Host it runs on."),
     Column("machine", Name, nullable=False, doc="Boot and process namespace in which `pid` is valid."),
     Column("pid", Integer, nullable=False, doc="Process id; the dispatcher's until the runner has started."),

@@ -61,6 +61,13 @@ def add(first: Tally, second: Tally) -> dict[Key, Count]:
     return total
 
 
+class Sum(dict[Key, Count]):
+    """A tally that grows: adding many tallies one by one would copy each sum."""
+
+    def add(self, key: Key, count: Count) -> None:
+        self[key] = self[key].plus(count) if key in self else count
+
+
 def bucket(milliseconds: int) -> int:
     return BOUNDS[min(bisect_left(BOUNDS, milliseconds), len(BOUNDS) - 1)]
 

@@ -19,6 +19,7 @@ Since = Mapping[int, int]  # by span: only samples from this millisecond on
 ALWAYS: Since = {}
 
 NOTHING = Count().columns
+KEYS_PER_STATEMENT = 100
 
 # One statement, so that no reader misses totals that are moved between the two tables: a counter never decreases.
 ALL_COUNTERS = (
@@ -82,29 +83,42 @@ def add_to_counters(connection: Connection, counted: Tally) -> None:
 def add_counts(
     connection: Connection, table: str, key: Sequence[str], counted: Mapping[tuple[Any, ...], Count]
 ) -> None:
-    """Add to the rows of a table, sorted by key, so that two transactions cannot deadlock."""
-    where = " AND ".join(f"{name} = :{name}" for name in key)
-    for values, count in sorted(counted.items()):
-        row = dict(zip(key, values, strict=True))
-        figures = _lock_row(connection, table, row).plus(count).columns
-        changes = connection.dialect.assignments(figures)
-        connection.execute(f"UPDATE {table} SET {changes} WHERE {where}", {**row, **figures})
+    """Add to the rows of a table, in the order of their keys, so that two transactions cannot deadlock."""
+    for keys in _parts(sorted(counted)):
+        stored = _lock_rows(connection, table, key, keys)
+        rows = [dict(zip(key, each, strict=True)) | stored[each].plus(counted[each]).columns for each in keys]
+        connection.execute_many(connection.dialect.upsert(table, key, rows[0]), rows)
 
 
-def _lock_row(connection: Connection, table: str, row: Mapping[str, Any]) -> Count:
-    """The count so far. A row must exist to be locked: of two transactions that insert it, the second waits.
+def _lock_rows(
+    connection: Connection, table: str, key: Sequence[str], keys: Sequence[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], Count]:
+    """The counts so far. A row must exist to be locked: of two transactions that insert it, the second waits.
 
     The SELECT comes before the INSERT: MySQL's INSERT IGNORE takes a shared lock on an existing row, and two
     transactions that both hold one deadlock at the UPDATE.
     """
-    dialect = connection.dialect
-    where = " AND ".join(f"{name} = :{name}" for name in row)
-    select = f"SELECT {', '.join(NOTHING)} FROM {table} WHERE {where}{dialect.row_lock}"
-    found = connection.execute(select, row).first()
-    if found is None:
-        connection.execute(dialect.insert_missing(table, tuple(row), (*row, *NOTHING)), {**row, **NOTHING})
-        found = connection.execute(select, row).first()
-    return stored_count(*found)
+    found = _select_locked(connection, table, key, keys)
+    missing = [dict(zip(key, each, strict=True)) | NOTHING for each in keys if each not in found]
+    if missing:
+        connection.execute_many(connection.dialect.insert_missing(table, key, missing[0]), missing)
+        found = _select_locked(connection, table, key, keys)
+    return found
+
+
+def _select_locked(
+    connection: Connection, table: str, key: Sequence[str], keys: Sequence[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], Count]:
+    columns = ", ".join(key)
+    values = {f"{name}_{at}": value for at, each in enumerate(keys) for name, value in zip(key, each, strict=True)}
+    wanted = " OR ".join(f"({' AND '.join(f'{name} = :{name}_{at}' for name in key)})" for at in range(len(keys)))
+    select = f"SELECT {columns}, {', '.join(NOTHING)} FROM {table} WHERE {wanted} ORDER BY {columns}"
+    rows = connection.execute(select + connection.dialect.row_lock, values).all()
+    return {tuple(row[: len(key)]): stored_count(*row[len(key) :]) for row in rows}
+
+
+def _parts(keys: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    return (keys[start : start + KEYS_PER_STATEMENT] for start in range(0, len(keys), KEYS_PER_STATEMENT))
 
 
 # --- cycles -----------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mayfly.clock import milliseconds
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.dialects import utc_from_driver
 from mayfly.job import Job
 from mayfly.process.status_page import RunnerStatus
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement, Settler
-from mayfly.stats.histograms import Count, Key, Sample, Tally, add, count_samples, stored_count
+from mayfly.stats.histograms import Count, Key, Sample, Sum, Tally, add, count_samples, stored_count
 from mayfly.stats.history import add_to_counters, add_to_history, of_tally
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -83,24 +83,22 @@ def add_up_totals(connection: Connection, cycle_id: int, now: datetime) -> Tally
     """
     live = {"cycle_id": cycle_id, "lost_after": now - STRAY_AGE}
     working = set(connection.execute(LIVE_WRITERS, live).scalars())
-    tally: dict[Key, Count] = {}
-    ended: dict[Key, Count] = {}
-    new: dict[Key, Count] = {}
+    tally, ended, new = Sum(), Sum(), Sum()
     writers = set()
     # Locked: of two hosts that add up the same cycle, the second waits and finds what the first has left.
     found = connection.execute(f"{SELECT_TOTALS}{connection.dialect.row_lock}", {"cycle_id": cycle_id}).all()
     for worker_id, lane, type_name, outcome, *figures in found:
-        one = {(lane, type_name, outcome): stored_count(*figures)}
-        tally = add(tally, one)
+        key, count = (lane, type_name, outcome), stored_count(*figures)
+        tally.add(key, count)
         if worker_id not in working:
             writers.add(worker_id)
-            ended = add(ended, one)
-            new = add(new, one) if worker_id != ADDED_UP else new
+            ended.add(key, count)
+            if worker_id != ADDED_UP:
+                new.add(key, count)
     if new:
-        replaced = [{"cycle_id": cycle_id, "worker_id": each} for each in sorted(writers)]
-        connection.execute_many(
-            "DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id", replaced
-        )
+        values = numbered_parameters(sorted(writers))
+        replaced = f"cycle_id = :cycle_id AND worker_id IN ({placeholders(values)})"
+        connection.execute(f"DELETE FROM mayfly_totals WHERE {replaced}", {**values, "cycle_id": cycle_id})
         write_totals(connection, cycle_id, ADDED_UP, ended)
         add_to_counters(connection, new)
         add_to_history(connection, of_tally(cycle_id, new))

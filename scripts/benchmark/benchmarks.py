@@ -15,6 +15,14 @@ from scripts.benchmark.ledger import NotOnce, check_once
 RUNNERS = 5  # MAX_WORKERS by default
 WAITING_JOBS = "scripts.benchmark.jobs,scripts.benchmark.waiting_jobs"
 LINGER_SECONDS, LINGER_DISPATCHERS, LINGER_RATE = 300, 5, 20
+JOBS_PER_LANE, LANE_COUNTS = 5, (10, 100, 1000)
+LANE_FIGURES = (("one cycle", "s"), ("CPU", "s"), ("CPU of an idle cycle", "ms"))
+LANE_GOALS = {
+    (100, "one cycle"): 1.2,
+    (1000, "one cycle"): 10,
+    (1000, "CPU"): 10,
+    (1000, "CPU of an idle cycle"): 150,
+}
 SMALL_TABLE, LARGE_TABLE = 10_000, 10_000_000
 IDLE_RUNS, QUERY_RUNS = 10, 20
 BARE_CONNECT = (
@@ -201,6 +209,34 @@ def _percentile(values: list[float], index: int) -> float:
     return quantiles(values, n=100, method="inclusive")[index]
 
 
+def measure_lanes(lab: Lab) -> Iterator[Figure]:
+    """No-op jobs in many small lanes: one cycle from start to exit, and an idle cycle afterwards."""
+    for lanes in LANE_COUNTS:
+        lab.show(f"{lanes} lanes")
+        ours, theirs = lab.compare(lambda stage, lanes=lanes: lane_costs(stage, lanes))  # type: ignore[misc]
+        for index, (label, unit) in enumerate(LANE_FIGURES):
+            values, others = (tuple(run[index] for run in runs) for runs in (ours, theirs))
+            bound = LANE_GOALS.get((lanes, label))
+            goal = None if bound is None else Goal(at_most=bound, of_ratio=False)
+            yield Figure(f"{lanes:,} lanes with {JOBS_PER_LANE} jobs each: {label}", unit, values, others, goal)
+
+
+def lane_costs(stage: Stage, lanes: int) -> tuple[float, float, float]:
+    """Seconds and CPU seconds of the cycle that runs all jobs, and CPU milliseconds of an idle cycle."""
+    jobs = lanes * JOBS_PER_LANE
+    stage.refill(jobs, "nothing")
+    with stage.connect() as connection:
+        connection.execute(text(f"UPDATE mayfly_jobs SET lane = CAST(id % {lanes} AS CHAR(8))"))
+    stage.settle()
+    directory, environment = stage.new_ledger(jobs)
+    cycle = stage.dispatch(environment)
+    check_once(directory, range(1, jobs + 1))
+    if unfinished := unfinished_jobs(stage):
+        raise Failed(f"{unfinished} jobs were left after one cycle.")
+    stage.dispatch(environment)  # it may still reset figures of lanes that have waited
+    return cycle.seconds, cycle.cpu_seconds, stage.dispatch(environment).cpu_seconds * 1000
+
+
 def measure_enqueue(lab: Lab, how: str, jobs: int, name: str, goal: Goal) -> Iterator[Figure]:
     ours, theirs = lab.compare(
         lambda stage: enqueue_rate(stage, "produce", how, jobs),
@@ -310,6 +346,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "threads": Benchmark("500 jobs that wait, in threads", _with(measure_waiting, "wait_threads", "threads=100")),
     "idle": Benchmark("CPU of a cycle without work", measure_idle, scales=False),
     "linger": Benchmark("from enqueue to start at 20 jobs/s with LINGER", measure_linger),
+    "lanes": Benchmark("5 no-op jobs in each of 10 to 1,000 lanes", measure_lanes, scales=False),
     "size": Benchmark("idle cycles and queries at 10,000,000 rows", measure_size),
     "enqueue": Benchmark(
         "2,000 jobs one by one",

@@ -31,9 +31,11 @@ from scripts.benchmark.figures import (
     write_records,
 )
 from scripts.benchmark.lab import CHECKOUT, Lab, checkout_of
+from scripts.benchmark.plot import lanes_plot
 from tests.databases import Databases
 
 RESULTS = CHECKOUT / "bench" / "results" / "results.json"
+PLOT = CHECKOUT / "docs" / "images" / "lanes-cost.svg"
 PAGE, PAGE_RESULTS = CHECKOUT / "docs" / "performance.md", CHECKOUT / "docs" / "performance.json"
 BLOCK = re.compile(r"(<!-- results: written by scripts/bench --write-docs -->\n).*?(<!-- /results -->)", re.DOTALL)
 ORDER = [(benchmark, engine) for benchmark in BENCHMARKS for engine in ENGINES]
@@ -158,6 +160,8 @@ def write_docs() -> int:
         records = merge_record(records, each, ORDER)
     write_records(PAGE_RESULTS, records)
     PAGE.write_text(filled_page(PAGE.read_text(), records))
+    if any(each.benchmark == "lanes" for each in records):
+        PLOT.write_text(lanes_plot(records))
     click.echo("docs/performance.md is up to date.")
     return exits.SUCCESS
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import insert
 
 from mayfly.db.database import Database
-from mayfly.queue.count import Due, count_due, find_lanes
+from mayfly.queue.count import Due, count_due, find_lanes, job_groups
 from mayfly.schema.metadata import jobs
 from mayfly.schema.tables import STATUSES
 from tests.factories import insert_row, insert_rows
@@ -79,6 +79,21 @@ def test_many_lanes_are_counted(database: Database) -> None:
     run(database, lambda connection: connection.execute(insert(jobs), rows))
 
     assert [str(each) for each in counted(database)] == ["1"] * 250
+
+
+def test_a_lane_is_due_if_it_has_a_due_job_of_any_priority(database: Database) -> None:
+    """Delayed, claimed and finished jobs do not count, however many there are beside it."""
+    now = database.clock.now()
+    for status in STATUSES:
+        insert_row(database, lane="delayed", status=status, run_at=now + timedelta(minutes=1))
+        if status != "pending":
+            insert_row(database, lane="finished", status=status)
+    insert_row(database, lane="due", run_at=now + timedelta(minutes=1))
+    insert_row(database, lane="due", priority=2)
+
+    groups = database.read(job_groups)
+
+    assert {group.lane for group in groups if group.is_due(now)} == {"due"}
 
 
 def counted(database: Database, cap: int = 1000) -> list[Due]:

@@ -35,6 +35,7 @@ from mayfly.fleet.runners import (
     ObservedRunner,
     activity_by_lane,
     close_runner,
+    enter_lane,
     live_by_lane,
     live_on_host,
     live_runners,
@@ -60,7 +61,7 @@ from mayfly.process.identity import Host
 from mayfly.queue import external, pauses
 from mayfly.queue.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.queue.claim import ClaimCursor
-from mayfly.queue.count import count_due, has_due, interrupted_jobs
+from mayfly.queue.count import count_due, has_due, interrupted_jobs, job_groups
 from mayfly.queue.external import ClaimRef, ExternalTotals, PullOptions
 from mayfly.queue.followups import NewChain, insert_chain, mark_awaited
 from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
@@ -137,9 +138,11 @@ def sections(database: Database) -> Iterator[str]:
     yield section("claim an assigned job first", lambda: claim_jobs(database, 2, begins_with=first))
     yield section(
         "find interrupted jobs",
-        lambda: database.read(lambda c: interrupted_jobs(c, "default", now, 2)),
+        lambda: database.read(lambda c: interrupted_jobs(c, {"default": 2}, now)),
     )
     yield section("check for due jobs", lambda: database.read(lambda c: has_due(c, "default", now)))
+    yield section("groups of jobs", lambda: database.read(job_groups))
+    yield section("enter a lane", lambda: database.run(lambda c: enter_lane(c, "worker-1", "mail", ["default"])))
     yield section("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, "default", "worker-1")))
     yield section("expired jobs", lambda: database.run(lambda c: expired_jobs(c, ["default"], now)))
     yield from settling(database)

@@ -12,7 +12,7 @@ HOUR = timedelta(hours=1)
 
 def find(database: Database, lane: str = "default", count: int = 1) -> list[int]:
     now = database.clock.now()
-    return database.read(lambda connection: interrupted_jobs(connection, lane, now, count))
+    return database.read(lambda connection: interrupted_jobs(connection, {lane: count}, now)).get(lane, [])
 
 
 def test_the_oldest_interrupted_jobs_are_found(database: Database) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import insert
 
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
+from mayfly.queue.count import job_groups
 from mayfly.queue.prune import SLICE, Search, delete, prune, searches
 from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, retention, rows_of
@@ -78,7 +79,8 @@ def test_a_job_retried_after_the_query_stays(database: Database) -> None:
     """An operator may retry it between the query and the deletion."""
     [job] = insert_old_jobs(database, 1, status="dead", days=31)
     now = database.clock.now()
-    found = [each for each in searches(["default"], retention(dead=30), now) if keys_of(database, each) == [job]]
+    groups = database.read(job_groups)
+    found = [each for each in searches(groups, retention(dead=30), now) if keys_of(database, each) == [job]]
     change_job(database, job, status="pending", finished_at=None)
 
     gone = database.run(lambda connection: delete(connection, found[0], [job]))

@@ -16,22 +16,26 @@ from mayfly.admin.filters import JobFilter, Range, past, ranges
 from mayfly.admin.health import STILL_DEAD
 from mayfly.admin.job import Relative, before_statement, relatives_source
 from mayfly.admin.jobs import ALL_STATUSES, aggregates_statement, jobs_with, view_statement
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
 from mayfly.queue.count import (
     DUE_PRIORITIES,
-    INTERRUPTED_JOBS,
+    GROUPS_OF_LANE,
     NEXT_LANE,
     YOUNGEST_LIVE_JOB,
+    JobGroup,
     count_statement,
     find_lanes,
+    interrupted_statement,
+    job_groups,
 )
 from mayfly.queue.insert import finished_statement, holder_statement
 from mayfly.queue.prune import finished_jobs
 from mayfly.queue.rescue import PROCESSING_JOBS
 from mayfly.schema.column_types import UtcDateTime
-from mayfly.schema.tables import NORMAL
+from mayfly.schema.tables import NORMAL, PRIORITIES, STATUSES
 from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
 from tests.database.query_plans import QueryPlan, query_plan, raw_plan
 from tests.databases import Databases
@@ -108,21 +112,21 @@ def test_the_query_for_due_priorities_reads_one_row_of_each(filled: Database) ->
 
 
 def test_a_count_reads_only_due_jobs(filled: Database) -> None:
-    """In both lanes and all priorities, in one statement."""
+    """Of two lanes, in one statement."""
     plan = query_plan(
         filled,
-        count_statement([1000, 1000]),
+        count_statement([(NORMAL, 1000), (NORMAL, 1000)]),
         {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()},
     )
 
-    assert plan == QueryPlan(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=rows_read(filled, DUE + 1))
+    assert plan == QueryPlan(("mayfly_jobs_claim",) * 2, scans=(), sorts=False, rows=rows_read(filled, DUE + 1))
 
 
 def test_a_count_stops_at_its_cap(filled: Database) -> None:
     """One row beyond the cap shows that there are more."""
-    plan = query_plan(filled, count_statement([20]), {"lane_0": "default", "now": filled.clock.now()})
+    plan = query_plan(filled, count_statement([(NORMAL, 20)]), {"lane_0": "default", "now": filled.clock.now()})
 
-    assert plan == QueryPlan(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=rows_read(filled, 21))
+    assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 21))
 
 
 def test_the_newest_dead_jobs_are_read_in_the_order_of_the_index(filled: Database) -> None:
@@ -140,6 +144,41 @@ def test_the_next_lane_is_found_by_one_probe(filled: Database, after: str) -> No
 
     assert (plan.scans, plan.sorts) == ((), False)
     assert (plan.rows or 0) <= 1
+
+
+@pytest.mark.parametrize("lane", ["default", "mail", "none"])
+def test_the_groups_of_a_lane_are_found_by_one_probe_each(filled: Database, lane: str) -> None:
+    """However many jobs a group has."""
+    plan = query_plan(filled, GROUPS_OF_LANE, {"lane": lane})
+
+    assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
+    assert plan.rows in (None, *range(len(STATUSES) * len(PRIORITIES) + 1))
+
+
+def test_all_groups_are_found_without_reading_the_index(filled: Database) -> None:
+    """Also without statistics, when MariaDB would read all of it: then it is asked for one lane after the other."""
+    now = filled.clock.now()
+
+    groups, entries = filled.run(with_entries_read)
+
+    assert {(each.lane, each.status) for each in groups} == {
+        ("default", "done"), ("default", "pending"), ("default", "processing"), ("mail", "pending")
+    }  # fmt: skip
+    assert [each.lane for each in groups if each.is_due(now)] == ["default", "mail"]
+    assert entries < 100
+
+
+def with_entries_read(connection: Connection) -> tuple[list[JobGroup], int]:
+    """The groups, and how many index entries were read for them; 0 where the database does not count them."""
+
+    def entries() -> int:
+        if connection.dialect.name != "mysql":
+            return 0
+        counters = connection.execute("SHOW SESSION STATUS LIKE 'Handler_read%'").all()
+        return sum(int(value) for name, value in counters if name != "Handler_read_rnd_next")
+
+    before = entries()
+    return job_groups(connection), entries() - before
 
 
 def test_lanes_with_rows_are_found(filled: Database) -> None:
@@ -204,11 +243,13 @@ def test_jobs_before_a_job_are_counted_along_the_claim_index(filled: Database) -
 
 
 def test_interrupted_jobs_are_found_along_the_claim_index(filled: Database) -> None:
-    """Up to the requested number."""
-    plan = query_plan(filled, INTERRUPTED_JOBS, next_ten(filled.clock.now()))
+    """Of several lanes in one statement."""
+    values = {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()}
+
+    plan = query_plan(filled, interrupted_statement(2), values)
 
     assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
-    assert plan.rows == rows_read(filled, 10)
+    assert plan.rows == rows_read(filled, DUE + 1)
 
 
 def test_the_children_of_a_job_are_found_without_a_scan(filled: Database) -> None:
@@ -257,12 +298,18 @@ def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(filled: Database
 
 def test_counts_of_lanes_stop_at_their_caps(filled: Database) -> None:
     """Due, running and dead jobs of two lanes, each by the claim index."""
-    values = {"lane_0": "default", "lane_1": "mail", "now": filled.clock.now()}
-    queries = [query for _key, query in lanes.count_queries(["default", "mail"], 21)]
+    now = filled.clock.now()
+    groups = [
+        JobGroup(lane, status, NORMAL, now)
+        for lane in ("default", "mail")
+        for status in ("pending", "processing", "dead")
+    ]
+    queries = [query for _key, query in lanes.count_queries(groups, 21)]
+    values = {f"lane_{number}": group.lane for number, group in enumerate(groups)} | {"now": now}
 
     plan = query_plan(filled, aggregates_statement("COUNT(*)", queries), values)
 
-    assert (plan.indexes, plan.scans, plan.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
+    assert (plan.indexes, plan.scans, plan.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
     assert plan.rows == rows_read(filled, 21 + 1 + 21)
 
 
@@ -293,16 +340,17 @@ def test_an_estimate_reads_down_to_its_floor_only(filled: Database) -> None:
     assert plan.rows is None or plan.rows <= 500
 
 
-def test_the_oldest_and_the_next_job_of_a_lane_are_one_probe_each(filled: Database) -> None:
-    """For each priority: one due, and one delayed job."""
-    queries = [query for _key, query in lanes.time_queries(["default"])]
-    values = {"lane_0": "default", "now": filled.clock.now()}
+def test_the_next_job_of_a_lane_is_found_by_one_probe(filled: Database) -> None:
+    """Of a priority that has due jobs, the first delayed one."""
+    now = filled.clock.now()
+    queries = [query for _key, query in lanes.time_queries([JobGroup("default", "pending", NORMAL, now)])]
+    values = {"lane_0": "default", "now": now}
 
     plan = query_plan(filled, aggregates_statement("MIN(run_at)", queries), values)
 
     # SQLite also calls it a search when it takes the minimum of the one row found.
-    assert [each for each in plan.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"] * 6
-    assert (plan.scans, plan.sorts, plan.rows) == ((), False, rows_read(filled, 2))
+    assert [each for each in plan.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"]
+    assert (plan.scans, plan.sorts, plan.rows) == ((), False, rows_read(filled, 1))
 
 
 def list_ranges(database: Database, job_filter: JobFilter) -> list[Range]:

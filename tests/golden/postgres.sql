@@ -22,9 +22,8 @@ INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key
 SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp());
 
 -- count two lanes
--- 3 times:
-SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_2 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_3 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_4 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_5;
+WITH RECURSIVE found AS ((SELECT lane, status, priority, run_at FROM mayfly_jobs ORDER BY lane, status, priority, run_at LIMIT 1) UNION ALL SELECT following.* FROM found, LATERAL (SELECT lane, status, priority, run_at FROM mayfly_jobs WHERE (lane, status, priority) > (found.lane, found.status, found.priority) ORDER BY lane, status, priority, run_at LIMIT 1) AS following) SELECT lane, status, priority, run_at FROM found;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1001) AS counted_1;
 
 -- claim
 BEGIN;
@@ -44,10 +43,18 @@ SELECT id, type, payload, attempts, max_attempts, claims, crashes, interruptions
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
-SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_0 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_1 WHERE interruptions > 0 UNION ALL SELECT run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s) AS due_2 WHERE interruptions > 0;
+SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1000) AS due_0_0 WHERE interruptions > 0 UNION ALL SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1000) AS due_0_1 WHERE interruptions > 0 UNION ALL SELECT 0, run_at, id FROM (SELECT id, run_at, interruptions FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 1000) AS due_0_2 WHERE interruptions > 0;
 
 -- check for due jobs
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
+
+-- groups of jobs
+WITH RECURSIVE found AS ((SELECT lane, status, priority, run_at FROM mayfly_jobs ORDER BY lane, status, priority, run_at LIMIT 1) UNION ALL SELECT following.* FROM found, LATERAL (SELECT lane, status, priority, run_at FROM mayfly_jobs WHERE (lane, status, priority) > (found.lane, found.status, found.priority) ORDER BY lane, status, priority, run_at LIMIT 1) AS following) SELECT lane, status, priority, run_at FROM found;
+
+-- enter a lane
+BEGIN;
+SELECT holder FROM mayfly_locks WHERE name = 'plan' FOR UPDATE;
+UPDATE mayfly_runners SET lane = %(lane)s, earlier_lanes = %(earlier_lanes)s WHERE worker_id = %(worker_id)s AND finished_at IS NULL AND NOT EXISTS (SELECT 1 FROM (SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND lane = %(lane)s LIMIT 2) AS there WHERE there.worker_id <> %(worker_id)s);
 
 -- jobs of a runner
 BEGIN;
@@ -161,28 +168,16 @@ UPDATE mayfly_runners SET finished_at = %(finished_at)s, running = %(running)s, 
 BEGIN;
 SELECT worker_id FROM mayfly_runners WHERE cycle_id = %(cycle_id)s AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > %(lost_after)s));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s FOR UPDATE;
-DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
+DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id IN (%(key_0)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = %(lane_0)s AND type = %(type_0)s AND outcome = %(outcome_0)s) ORDER BY lane, type, outcome FOR UPDATE;
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = %(lane_0)s AND type = %(type_0)s AND outcome = %(outcome_0)s) ORDER BY lane, type, outcome FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = %(span_0)s AND begins = %(begins_0)s AND outcome = %(outcome_0)s) OR (span = %(span_1)s AND begins = %(begins_1)s AND outcome = %(outcome_1)s) OR (span = %(span_2)s AND begins = %(begins_2)s AND outcome = %(outcome_2)s) OR (span = %(span_3)s AND begins = %(begins_3)s AND outcome = %(outcome_3)s) ORDER BY span, begins, outcome FOR UPDATE;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = %(span_0)s AND begins = %(begins_0)s AND outcome = %(outcome_0)s) OR (span = %(span_1)s AND begins = %(begins_1)s AND outcome = %(outcome_1)s) OR (span = %(span_2)s AND begins = %(begins_2)s AND outcome = %(outcome_2)s) OR (span = %(span_3)s AND begins = %(begins_3)s AND outcome = %(outcome_3)s) ORDER BY span, begins, outcome FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- close a cycle
 BEGIN;
@@ -467,68 +462,16 @@ BEGIN;
 SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < %(before)s;
 SELECT worker_id FROM mayfly_runners WHERE cycle_id = %(cycle_id)s AND (finished_at IS NULL OR (ending = 'lost' AND finished_at > %(lost_after)s));
 SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s FOR UPDATE;
-DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
+DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id IN (%(key_0)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = %(lane_0)s AND type = %(type_0)s AND outcome = %(outcome_0)s) OR (lane = %(lane_1)s AND type = %(type_1)s AND outcome = %(outcome_1)s) OR (lane = %(lane_2)s AND type = %(type_2)s AND outcome = %(outcome_2)s) ORDER BY lane, type, outcome FOR UPDATE;
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters WHERE (lane = %(lane_0)s AND type = %(type_0)s AND outcome = %(outcome_0)s) OR (lane = %(lane_1)s AND type = %(type_1)s AND outcome = %(outcome_1)s) OR (lane = %(lane_2)s AND type = %(type_2)s AND outcome = %(outcome_2)s) ORDER BY lane, type, outcome FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = %(span_0)s AND begins = %(begins_0)s AND outcome = %(outcome_0)s) OR (span = %(span_1)s AND begins = %(begins_1)s AND outcome = %(outcome_1)s) OR (span = %(span_2)s AND begins = %(begins_2)s AND outcome = %(outcome_2)s) OR (span = %(span_3)s AND begins = %(begins_3)s AND outcome = %(outcome_3)s) OR (span = %(span_4)s AND begins = %(begins_4)s AND outcome = %(outcome_4)s) OR (span = %(span_5)s AND begins = %(begins_5)s AND outcome = %(outcome_5)s) OR (span = %(span_6)s AND begins = %(begins_6)s AND outcome = %(outcome_6)s) OR (span = %(span_7)s AND begins = %(begins_7)s AND outcome = %(outcome_7)s) OR (span = %(span_8)s AND begins = %(begins_8)s AND outcome = %(outcome_8)s) OR (span = %(span_9)s AND begins = %(begins_9)s AND outcome = %(outcome_9)s) OR (span = %(span_10)s AND begins = %(begins_10)s AND outcome = %(outcome_10)s) OR (span = %(span_11)s AND begins = %(begins_11)s AND outcome = %(outcome_11)s) ORDER BY span, begins, outcome FOR UPDATE;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
-SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
-UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT span, begins, outcome, jobs, durations, waits FROM mayfly_history WHERE (span = %(span_0)s AND begins = %(begins_0)s AND outcome = %(outcome_0)s) OR (span = %(span_1)s AND begins = %(begins_1)s AND outcome = %(outcome_1)s) OR (span = %(span_2)s AND begins = %(begins_2)s AND outcome = %(outcome_2)s) OR (span = %(span_3)s AND begins = %(begins_3)s AND outcome = %(outcome_3)s) OR (span = %(span_4)s AND begins = %(begins_4)s AND outcome = %(outcome_4)s) OR (span = %(span_5)s AND begins = %(begins_5)s AND outcome = %(outcome_5)s) OR (span = %(span_6)s AND begins = %(begins_6)s AND outcome = %(outcome_6)s) OR (span = %(span_7)s AND begins = %(begins_7)s AND outcome = %(outcome_7)s) OR (span = %(span_8)s AND begins = %(begins_8)s AND outcome = %(outcome_8)s) OR (span = %(span_9)s AND begins = %(begins_9)s AND outcome = %(outcome_9)s) OR (span = %(span_10)s AND begins = %(begins_10)s AND outcome = %(outcome_10)s) OR (span = %(span_11)s AND begins = %(begins_11)s AND outcome = %(outcome_11)s) ORDER BY span, begins, outcome FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 BEGIN;
 SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s AND forgotten_at IS NULL GROUP BY host, COALESCE(exit_code, -1);
@@ -561,74 +504,12 @@ UPDATE mayfly_alerts SET kind = %(kind)s, subject = %(subject)s, detail = %(deta
 DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
 
 -- prune
--- 8 times:
-SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+WITH RECURSIVE found AS ((SELECT lane, status, priority, run_at FROM mayfly_jobs ORDER BY lane, status, priority, run_at LIMIT 1) UNION ALL SELECT following.* FROM found, LATERAL (SELECT lane, status, priority, run_at FROM mayfly_jobs WHERE (lane, status, priority) > (found.lane, found.status, found.priority) ORDER BY lane, status, priority, run_at LIMIT 1) AS following) SELECT lane, status, priority, run_at FROM found;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_chains WHERE job_id IN (%(key_0)s, %(key_1)s);
 DELETE FROM mayfly_jobs WHERE id IN (%(key_0)s, %(key_1)s) AND status = 'done';
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
-SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT batch_key FROM mayfly_batches WHERE completed_at < %(before)s ORDER BY completed_at LIMIT 500;
 SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < %(before)s LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
@@ -660,7 +541,7 @@ SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER 
 
 -- check for external jobs
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_2;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_1)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_2)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS counted_2;
 
 -- pull
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;

@@ -208,11 +208,11 @@ def test_a_runner_has_one_connection_and_an_idle_host_none(
 
 
 def test_a_free_slot_goes_to_the_next_lane(installation: Installation) -> None:
-    """With one slot on the host, one cycle serves three new lanes, one after the other."""
+    """With one slot on the host, one cycle serves three new lanes with different settings, one after the other."""
     for lane in ("first", "second", "third"):
         installation.enqueue("noop", count=3, lane=lane)
 
-    cycle = installation.dispatch(HOST_MAX_WORKERS="1")
+    cycle = installation.dispatch(HOST_MAX_WORKERS="1", LANES__FIRST__BATCH_SIZE="4", LANES__SECOND__BATCH_SIZE="3")
 
     assert (cycle.returncode, installation.statuses()) == (0, {"done": 9})
     ended = installation.rows(select(runners).order_by(runners.c.planned_at))

@@ -56,6 +56,7 @@ def test_a_dry_run_counts_running_runners(embedded: Installation) -> None:
     assert json.loads(shown.stdout) == {
         "pending": "6",
         "runners": 1,
+        "shared_lanes": 0,
         "schedules": [],
         "linger_seconds": 0,
         "lanes": [
@@ -91,6 +92,7 @@ def test_a_dry_run_creates_no_database(new_home: Installation, is_empty_file: bo
     assert json.loads(shown.stdout) == {
         "pending": "0",
         "runners": 0,
+        "shared_lanes": 0,
         "schedules": [],
         "linger_seconds": 0,
         "lanes": [],

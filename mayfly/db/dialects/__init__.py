@@ -182,6 +182,14 @@ class Dialect:
         """A hint after the table's name, for databases that would not use a range of this index without it."""
         return ""
 
+    def first_of_each(self, _connection: Any, _table: str, _index: str, _columns: Sequence[str]) -> str | None:
+        """A SELECT of every combination of the index's first columns, with the least value of the last one.
+
+        `_columns` are these columns and the last one. The statement reads about one index entry per combination. None
+        if there is no such statement: then the caller queries one combination after the other.
+        """
+        return None
+
     def assignments(self, columns: Collection[str]) -> str:
         """For SET: each column is set to the parameter of the same name."""
         return ", ".join(f"{name} = :{name}" for name in columns)

@@ -128,6 +128,17 @@ class PostgreSQL(Dialect):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER
 
+    def first_of_each(self, _connection: Any, table: str, _index: str, columns: Sequence[str]) -> str:
+        # Differs because a recursive query does it: after each combination it finds the next one in the index.
+        *combined, _least = columns
+        listed, ordered = ", ".join(columns), f"FROM {table}{{}} ORDER BY {', '.join(columns)} LIMIT 1"
+        after = f" WHERE ({', '.join(combined)}) > ({', '.join(f'found.{each}' for each in combined)})"
+        return (
+            f"WITH RECURSIVE found AS ((SELECT {listed} {ordered.format('')}) UNION ALL"
+            f" SELECT following.* FROM found, LATERAL (SELECT {listed} {ordered.format(after)}) AS following)"
+            f" SELECT {listed} FROM found"
+        )
+
     def row_key(self, prefix: str, column: str) -> str:
         # Differs because a cast removes trailing spaces of CHAR, which the driver returns.
         return f"CONCAT('{prefix}', {column})"

@@ -13,6 +13,6 @@ def test_repeated_transactions_of_runners_are_added_up() -> None:
 
     for repeats in (2, 3):
         exit_ = Exit(0, RunnerStatus(repeats=repeats), ended=1.0)
-        results.add(ExitedRunner(assignment, exit_, lived_ms=1, cpu_ms=1))
+        results.add(ExitedRunner(assignment, exit_, lived_ms=1, cpu_ms=1, first_lane="mail"))
 
     assert results.repeats == 5

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.full_cycle import lane_figures
+from dispatcher.lane_figures import MAX_LANES_LOGGED, lane_figures
 from dispatcher.summary import (
     CycleSummary,
     Ending,
@@ -28,7 +28,7 @@ def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:
         "cycle_id": 7,
         "pending": 23,
         "planned": len(endings),
-        "ends": [RunnerEnd("default", ending, 1000) for ending in endings],
+        "ends": [RunnerEnd("default", ending, 1000, "default") for ending in endings],
         "duration_ms": 8300,
     }
     return CycleSummary(**fields | changes)
@@ -159,7 +159,7 @@ def test_a_lane_without_runners_has_a_line_with_its_jobs() -> None:
 
 def test_lanes_are_separate_and_sorted() -> None:
     """The figures of one lane are not added to another."""
-    ends = [RunnerEnd("mail", OK, 10), RunnerEnd("default", OK, 10), RunnerEnd("mail", TIMEOUT, 10)]
+    ends = [RunnerEnd(lane, ending, 10, lane) for lane, ending in (("mail", OK), ("default", OK), ("mail", TIMEOUT))]
     figures = lane_figures(make_summary(ends=ends, tally={("alpha", "noop", "done"): Count(1)}))
 
     assert [(each["lane"], each["runners"], each["done"]) for each in figures] == [
@@ -253,3 +253,26 @@ def test_every_failed_cycle_is_mailed(endings: list[Ending], guard_fired: bool) 
     summary = make_summary(*endings, guard_fired=guard_fired)
 
     assert bool(failure_text(summary, "web-1", "log")) == (summary.exit_code != 0)
+
+
+def test_a_lane_that_was_entered_counts_its_runner() -> None:
+    """The runner ended in its last lane; in the earlier ones it ended well."""
+    ends = [RunnerEnd("c", TIMEOUT, 10, "a")]
+
+    figures = list(lane_figures(make_summary(ends=ends), entered=["b", "c"]))
+
+    assert [(each["lane"], each["runners"], each.get("runners_ok")) for each in figures] == [
+        ("a", 1, 1), ("b", 1, 1), ("c", 1, None)
+    ]  # fmt: skip
+    assert figures[2]["runners_timeout"] == 1
+
+
+def test_of_very_many_lanes_the_log_has_the_important_ones() -> None:
+    """Those with failures, then the largest; one line has the sum of the rest."""
+    small = {(f"small-{number}", "noop", "done"): Count(1) for number in range(2 * MAX_LANES_LOGGED)}
+    large = {(f"large-{number}", "noop", "done"): Count(9) for number in range(MAX_LANES_LOGGED - 1)}
+
+    *lines, rest = lane_figures(make_summary(tally={**small, **large, ("broken", "noop", "dead"): Count(1)}))
+
+    assert {line["lane"] for line in lines} == {"broken", *(lane for lane, _, _ in large)}
+    assert (rest["other_lanes"], rest["done"]) == (2 * MAX_LANES_LOGGED, 2 * MAX_LANES_LOGGED)
