@@ -106,6 +106,7 @@ def test_the_cursor_of_jobs_is_exact(tmp_path: Path) -> None:
 def test_a_damaged_cursor_is_ignored(tmp_path: Path, content: bytes) -> None:
     """A process may be killed while it writes it; an earlier version wrote another format."""
     lane = ClaimLock(tmp_path, "mail")
+    lane.store_cursor(None, CURSOR)
     [path] = tmp_path.iterdir()
     path.write_bytes(content)
 
