@@ -20,6 +20,7 @@ class SentMessage(NamedTuple):
     contact: int
     sender: str
     at: datetime
+    message_id: str  # of an email
 
 
 def read_messages(world: World, received: Sequence[Received]) -> list[SentMessage]:
@@ -34,7 +35,9 @@ def read_messages(world: World, received: Sequence[Received]) -> list[SentMessag
         marker = MARKER.search(each.text)
         assert marker is not None, f"a message without a marker: {each}"
         campaign, step = int(marker[1]), int(marker[2])
-        found.append(SentMessage(campaign, step, contact_of[campaign, each.to], each.sender, each.at))
+        found.append(
+            SentMessage(campaign, step, contact_of[campaign, each.to], each.sender, each.at, each.message_id)
+        )
     return sorted(found, key=lambda each: each.at)
 
 

@@ -26,6 +26,7 @@ class Received(NamedTuple):
     sender: str
     text: str
     at: datetime
+    message_id: str = ""
 
 
 class Fault(NamedTuple):
@@ -78,8 +79,8 @@ class MessageServers:
             },
         }
 
-    def accept(self, channel: str, to: str, sender: str, text: str) -> None:
-        message = Received(channel, to, sender, text, self.now())
+    def accept(self, channel: str, to: str, sender: str, text: str, message_id: str = "") -> None:
+        message = Received(channel, to, sender, text, self.now(), message_id)
         with self._lock:
             self.received.append(message)
         self.on_message(message)
@@ -110,7 +111,8 @@ class _SmtpHandler:
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
         message = BytesParser(policy=default).parsebytes(envelope.content)
         [recipient] = envelope.rcpt_tos
-        self._servers.accept("email", recipient, str(message["From"]), str(message["Subject"]))
+        subject, message_id = str(message["Subject"]), str(message["Message-ID"])
+        self._servers.accept("email", recipient, str(message["From"]), subject, message_id)
         return "250 taken"
 
 
@@ -142,17 +144,20 @@ class _HttpHandler(BaseHTTPRequestHandler):
         if self.server.servers.tokens.get(token) is None:
             return self._answer(401, {"error": "invalid token"})
         message = BytesParser(policy=default).parsebytes(urlsafe_b64decode(body["raw"]))
-        return self._send("email", str(message["To"]), str(message["From"]), str(message["Subject"]), {"id": "m1"})
+        to, sender, subject = (str(message[name]) for name in ("To", "From", "Subject"))
+        return self._send("email", to, sender, subject, {"id": "m1"}, str(message["Message-ID"]))
 
     def _twilio(self, form: dict[str, str]) -> None:
         channel = "voicemail" if self.path.endswith("/Calls.json") else "sms"
         text = form.get("Body") or form["Twiml"]
         self._send(channel, form["To"], form["From"], text, {"sid": "SM1"})
 
-    def _send(self, channel: str, to: str, sender: str, text: str, answer: dict[str, str]) -> None:
+    def _send(
+        self, channel: str, to: str, sender: str, text: str, answer: dict[str, str], message_id: str = ""
+    ) -> None:
         fault = self.server.servers.fault(self.path)
         if fault is None or fault.accepts:
-            self.server.servers.accept(channel, to, sender, text)
+            self.server.servers.accept(channel, to, sender, text, message_id)
         if fault is None:
             self._answer(200, answer)
         elif fault.silent_seconds:

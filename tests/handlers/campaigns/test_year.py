@@ -16,6 +16,7 @@ from mayfly import database, enqueue
 from mayfly.clock import monotonic
 from mayfly.testing import drain
 from tests.handlers.campaigns.days import DAY, HOUR, MANY
+from tests.handlers.campaigns.feedback import Feedback
 from tests.handlers.campaigns.invariants import (
     SentMessage,
     assert_in_business_hours,
@@ -78,6 +79,7 @@ class Year:
 
     def __init__(self, world: World, servers: MessageServers, clock: FrozenDateTimeFactory, scale: YearScale) -> None:
         self.world, self.servers, self.clock, self.scale = world, servers, clock, scale
+        self.feedback = Feedback(enqueue)
         self.random = random.Random(3)
         self.stops: dict[int, datetime] = {}  # contact: when it was known
         self.allowed: dict[tuple[int, str], int] = defaultdict(int)  # sender and date: the highest limit of that day
@@ -169,13 +171,15 @@ class Year:
         new = read_messages(self.world, self.servers.received[self._seen :])
         self._seen += len(new)
         for each in new:
-            event = self.random.choices(["", "replied", "unsubscribed", "bounced", "complained"], [90, 5, 2, 2, 1])[0]
-            if event:
-                self._report(each, event, now)
+            actions = (None, "reply", "unsubscribe", "bounce", "complain")
+            action = self.random.choices(actions, [90, 5, 2, 2, 1])[0]
+            if action is not None:
+                self._report(each, action, now)
 
-    def _report(self, message: SentMessage, event: str, now: datetime) -> None:
+    def _report(self, message: SentMessage, action: str, now: datetime) -> None:
         [contact] = self.world.rows(t.contacts, t.contacts.c.id == message.contact)
-        enqueue("record_contact_event", {"address": contact.email, "event": event})
+        about = () if action == "unsubscribe" else (message,)
+        getattr(self.feedback, action)(contact.email, *about)
         for same in self.world.rows(t.contacts, t.contacts.c.email == contact.email):
             self.stops.setdefault(same.id, now)
 
