@@ -4,10 +4,11 @@ open → handed over → done. If a run finds `handed over`, an earlier run call
 response: the effect may have happened.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Integer, String, Table, select, update
+from sqlalchemy import Column, Connection, Integer, String, Table, bindparam, select, update
 
 from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
@@ -43,6 +44,17 @@ class EffectRecord(NamedTuple):
     answer: str | None
     changed_at: datetime
 
+    @property
+    def run(self) -> tuple[str, int, int]:
+        """The state, and the run that wrote it."""
+        return self.state, self.job_id, self.claims
+
+
+# Constants, because building a statement takes longer than its execution.
+RECORD = select(*(effects.c[name] for name in EffectRecord._fields)).where(effects.c.effect_key == bindparam("key"))
+IN_STATE = update(effects).where(effects.c.effect_key == bindparam("key"), effects.c.state == bindparam("found"))
+OWN = IN_STATE.where(effects.c.job_id == bindparam("owner"), effects.c.claims == bindparam("token"))
+
 
 class Effect:
     """One intended effect, in one run of one job."""
@@ -53,30 +65,24 @@ class Effect:
         self.key = f"{kind}:{key}"
 
     def load(self) -> EffectRecord:
-        """Return the record of earlier runs; create the row if it is missing."""
-        row = {"effect_key": self.key, "kind": self._kind, "state": OPEN, **self._owner()}
-
-        def find(connection: Connection) -> EffectRecord:
-            insert_missing(connection, effects, row)
-            return self._select(connection)
-
-        return self._job.write(find)
+        """Return the record of earlier runs; without one, the effect is open."""
+        found = self._job.read(self._select)
+        return found or EffectRecord(OPEN, provider=None, answer=None, **self._owner())
 
     def hand_over(self, provider: str, found: str = OPEN) -> None:
         """Record that the provider is about to be called. `found` is the state that this run has read."""
-        mark = (
-            update(effects)
-            .where(effects.c.effect_key == self.key, effects.c.state == found)
-            .values(state=HANDED_OVER, provider=provider, **self._owner())
-        )
+        owner = self._owner()
+        key, missing = {"key": self.key, "found": found}, {"effect_key": self.key, "kind": self._kind, "state": OPEN}
 
-        def write(connection: Connection) -> EffectRecord:
-            connection.execute(mark)
+        def write(connection: Connection) -> EffectRecord | None:
+            if found == OPEN:
+                insert_missing(connection, effects, {**missing, **owner})
+            connection.execute(IN_STATE, {**key, "state": HANDED_OVER, "provider": provider, **owner})
             return self._select(connection)
 
         record = self._job.write(write)
         # Read back, because rowcount may be 0: if the reply to a COMMIT was lost, the row is already changed.
-        if (record.state, record.job_id, record.claims) != (HANDED_OVER, self._job.id, self._job.claims):
+        if record is None or record.run != (HANDED_OVER, self._job.id, self._job.claims):
             raise Retry(f"another job is working on the same effect: {self.key}")
 
     def keep_time(self, at: datetime) -> None:
@@ -84,30 +90,30 @@ class Effect:
         keep = update(effects).where(effects.c.effect_key == self.key, effects.c.state == HANDED_OVER)
         self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
 
-    def complete(self, answer: str) -> None:
-        self._settle(DONE, answer)
+    def complete(self, answer: str, also: Callable[[Connection], object] = lambda _connection: None) -> None:
+        """Record that it has happened. The writes of `also` commit together with that."""
+        self._settle(DONE, answer, also)
 
     def reopen(self, answer: str) -> None:
         """Record that the effect has certainly not happened."""
         self._settle(OPEN, answer)
 
-    def _settle(self, state: str, answer: str) -> None:
+    def _settle(
+        self, state: str, answer: str, also: Callable[[Connection], object] = lambda _connection: None
+    ) -> None:
         owner = self._owner()
-        settle = (
-            update(effects)
-            .where(
-                effects.c.effect_key == self.key,
-                effects.c.state == HANDED_OVER,
-                effects.c.job_id == owner["job_id"],
-                effects.c.claims == owner["claims"],
-            )
-            .values(state=state, answer=answer, changed_at=owner["changed_at"])
-        )
-        self._job.write(lambda connection: connection.execute(settle))
+        own = {"key": self.key, "found": HANDED_OVER, "owner": owner["job_id"], "token": owner["claims"]}
+        values = {"state": state, "answer": answer, "changed_at": owner["changed_at"]}
 
-    def _select(self, connection: Connection) -> EffectRecord:
-        columns = [effects.c[name] for name in EffectRecord._fields]
-        return EffectRecord._make(connection.execute(select(*columns).where(effects.c.effect_key == self.key)).one())
+        def write(connection: Connection) -> None:
+            connection.execute(OWN, {**own, **values})
+            also(connection)
+
+        self._job.write(write)
+
+    def _select(self, connection: Connection) -> EffectRecord | None:
+        found = connection.execute(RECORD, {"key": self.key}).first()
+        return None if found is None else EffectRecord._make(found)
 
     def _owner(self) -> dict[str, Any]:
         return {"job_id": self._job.id, "claims": self._job.claims, "changed_at": self._job.now}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, RowMapping, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 
 from handlers.campaigns import tables
 from handlers.campaigns.tables import (
@@ -100,11 +100,14 @@ def messages_group(campaign_id: int, run: int) -> str:
 
 # --- records ----------------------------------------------------------------------------------------------
 
+CAMPAIGN = select(campaigns).where(campaigns.c.id == bindparam("campaign_id"))
+LOCKED_CAMPAIGN = CAMPAIGN.with_for_update()
+
 
 def load_campaign(connection: Connection, campaign_id: int, lock: bool = False) -> Campaign:
     """With `lock`, pauses, resumes and other planning jobs of this campaign wait until the transaction ends."""
-    query = select(campaigns).where(campaigns.c.id == campaign_id)
-    return _campaign(connection.execute(query.with_for_update() if lock else query).mappings().first(), campaign_id)
+    query = LOCKED_CAMPAIGN if lock else CAMPAIGN
+    return _campaign(connection.execute(query, {"campaign_id": campaign_id}).mappings().first(), campaign_id)
 
 
 def find_campaign(connection: Connection, name: str, lock: bool = False) -> Campaign:

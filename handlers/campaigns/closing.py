@@ -9,12 +9,13 @@ from sqlalchemy import Connection, and_, exists, func, insert, select, update
 
 from handlers.campaigns.campaign import Campaign, cancel_open, load_campaign, load_steps, messages_group
 from handlers.campaigns.payloads import CancelledRun, StepMessage
-from handlers.campaigns.senders import is_of
+from handlers.campaigns.senders import UPDATE_MESSAGE, key_of
 from handlers.campaigns.tables import (
     ACTIVE,
     CANCELLED,
     COMPLETED,
     FAILED,
+    MAX_REASON_LENGTH,
     OPEN_STATUSES,
     PAUSED,
     QUEUED,
@@ -122,5 +123,5 @@ def _settle_lost(connection: Connection, campaign_id: int, now: datetime) -> Non
 def _end_lost(connection: Connection, row: Any) -> None:
     message = StepMessage.model_validate(json.loads(row.payload))
     status, reason = (FAILED, row.last_error) if row.status == "dead" else (SKIPPED, "its job was cancelled")
-    change = update(executions).where(is_of(message), executions.c.status == QUEUED)
-    connection.execute(change.values(status=status, reason=" ".join((reason or "").split())[:500]))
+    values = {"status": status, "reason": " ".join((reason or "").split())[:MAX_REASON_LENGTH]}
+    connection.execute(UPDATE_MESSAGE.where(executions.c.status == QUEUED), {**key_of(message), **values})

@@ -1,32 +1,37 @@
 """Stage 3: send one message, through the first sender that can, and record the outcome of its execution."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, select
 
 from handlers.campaigns.campaign import Campaign, load_campaign
 from handlers.campaigns.contact_events import stop_contacts
 from handlers.campaigns.enrolment import canonical_number, exclusions
 from handlers.campaigns.payloads import StepMessage
-from handlers.campaigns.problems import AnswerUnknown, MessageRefused, SenderBusy, SenderFailed
 from handlers.campaigns.providers import RenderedMessage, hand_over
 from handlers.campaigns.senders import (
+    IS_MESSAGE,
+    UPDATE_MESSAGE,
+    AnswerUnknown,
+    MessageRefused,
     Reservation,
     Sender,
+    SenderBusy,
+    SenderFailed,
     cool_down,
     count_problem,
     in_order,
-    is_of,
     keep_counted,
+    key_of,
     load_senders,
-    next_chance,
+    open_board,
     release,
     reserve,
 )
-from handlers.campaigns.slots import jitter
 from handlers.campaigns.tables import (
     ACTIVE,
     CANCELLED,
@@ -44,20 +49,36 @@ from handlers.idempotency import DONE, HANDED_OVER, Effect, EffectRecord, may_re
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.message import render
 from handlers.mail.payloads import Mail
-from handlers.mail.templates import find_template
+from handlers.mail.tables import templates
 from handlers.suppressions import BOUNCED, suppress
-from mayfly import Dead, Job, Retry, Snooze
+from mayfly import BusinessHours, Dead, Job, Retry, Snooze
+
+# A constant, because building a statement takes longer than its execution.
+TARGET: Select[Any] = (
+    select(
+        executions.c.status, executions.c.sender_id, executions.c.template_key, *contacts.c, enrolments.c.stop_reason,
+        templates.c.subject, templates.c.text_body, templates.c.html_body,
+    )
+    .join_from(executions, contacts, contacts.c.id == executions.c.contact_id)
+    .outerjoin(
+        enrolments,
+        and_(
+            enrolments.c.campaign_id == executions.c.campaign_id, enrolments.c.contact_id == executions.c.contact_id
+        ),
+    )
+    .outerjoin(templates, templates.c.template_key == executions.c.template_key)
+    .where(IS_MESSAGE)
+)  # fmt: skip
+IN_STATUS = UPDATE_MESSAGE.where(executions.c.status.in_(bindparam("statuses", expanding=True)))
 
 
 @dataclass(frozen=True)
 class Target:
-    """One execution with its campaign and contact, as read at the start of a run."""
+    """One execution with its contact, texts and campaign, as read at the start of a run."""
 
     campaign: Campaign
-    execution: Row[Any]
-    contact: Row[Any]
+    row: Row[Any]  # of TARGET
     stop_reason: str | None  # of the enrolment, or of the contact
-    texts: tuple[str, str | None, str | None] | None  # subject, text and html
 
 
 def send_step(job: Job, message: StepMessage, channel: str) -> dict[str, str]:
@@ -75,17 +96,11 @@ def send_step(job: Job, message: StepMessage, channel: str) -> dict[str, str]:
 
 
 def _load(connection: Connection, message: StepMessage) -> Target:
-    execution = connection.execute(select(executions).where(is_of(message))).first()
-    contact = connection.execute(select(contacts).where(contacts.c.id == message.contact)).first()
-    if execution is None or contact is None:
+    row = connection.execute(TARGET, key_of(message)).first()
+    if row is None:
         raise Dead("the execution or the contact of this message was deleted")
-    enrolled = select(enrolments.c.stop_reason).where(
-        enrolments.c.campaign_id == message.campaign, enrolments.c.contact_id == message.contact
-    )
-    reason = connection.scalar(enrolled) or exclusions(connection, [contact]).get(contact.id)
-    texts = connection.execute(find_template(execution.template_key)).first()
-    campaign = load_campaign(connection, message.campaign)
-    return Target(campaign, execution, contact, reason, None if texts is None else tuple(texts))
+    reason = row.stop_reason or exclusions(connection, [row]).get(row.id)
+    return Target(load_campaign(connection, message.campaign), row, reason)
 
 
 class _Delivery:
@@ -97,8 +112,8 @@ class _Delivery:
         self._state = ""  # of the effect, as last read by this run
 
     def run(self) -> dict[str, str]:
-        if self._target.execution.status not in (QUEUED, CANCELLED):
-            return {"status": self._target.execution.status}
+        if self._target.row.status not in (QUEUED, CANCELLED):
+            return {"status": self._target.row.status}
         record = self._effect.load()
         self._state = record.state
         if record.state == DONE:  # a killed run has sent it
@@ -108,23 +123,24 @@ class _Delivery:
         ended = self._end_without_sending()
         if ended is not None:
             return ended
-        self._wait_for_business_hours()
+        if not self._hours.is_open(self._job.now):
+            raise self._postponed(f"outside business hours in {self._hours.zone}")
         return self._through_senders(self._rendered())
 
     def end(self, status: str, reason: str) -> dict[str, str]:
         """Only the first end counts. A message that was sent is SENT, even if the campaign was paused meanwhile."""
         values = {"status": status, "reason": " ".join(reason.split())[:MAX_REASON_LENGTH]}
-        self._write_end(values, QUEUED)
+        self._job.write(self._change(values, QUEUED))
         return {key: str(value) for key, value in values.items()}
 
     def _sent(self, answer: str) -> dict[str, str]:
         values = {"status": SENT, "reason": None, "answer": answer[:MAX_REASON_LENGTH], "sent_at": self._job.now}
-        self._write_end(values, QUEUED, CANCELLED)
+        self._effect.complete(answer, also=self._change(values, QUEUED, CANCELLED))
         return {"status": SENT, "answer": answer}
 
-    def _write_end(self, values: dict[str, Any], *statuses: str) -> None:
-        change = update(executions).where(is_of(self._message), executions.c.status.in_(statuses)).values(**values)
-        self._job.write(lambda connection: connection.execute(change))
+    def _change(self, values: dict[str, Any], *statuses: str) -> Callable[[Connection], object]:
+        parameters = {**key_of(self._message), "statuses": statuses, **values}
+        return lambda connection: connection.execute(IN_STATUS, parameters)
 
     # --- checks before a message is sent ------------------------------------------------------------------
 
@@ -135,8 +151,8 @@ class _Delivery:
 
     def _end_without_sending(self) -> dict[str, str] | None:
         target, campaign = self._target, self._target.campaign
-        if target.execution.status == CANCELLED or self._job.group_key != campaign.messages_group:
-            return {"status": target.execution.status, "reason": "planned again, or cancelled"}
+        if target.row.status == CANCELLED or self._job.group_key != campaign.messages_group:
+            return {"status": target.row.status, "reason": "planned again, or cancelled"}
         if campaign.status != ACTIVE:
             return self._without_quota(CANCELLED, f"the campaign is {campaign.status}")
         if target.stop_reason is not None:
@@ -147,25 +163,12 @@ class _Delivery:
         release(self._job, self._message)  # of an earlier run that was killed
         return self.end(status, reason)
 
-    def _wait_for_business_hours(self) -> None:
-        now, hours = self._job.now, self._target.campaign.hours_for(self._target.contact.zone)
-        if not hours.is_open(now):
-            raise Snooze(until=self._open_after(now), reason=f"outside business hours in {hours.zone}")
-
-    def _open_after(self, at: datetime) -> datetime:
-        """The next business hours, at a random instant of their first slot: many messages may wait for them."""
-        campaign = self._target.campaign
-        hours = campaign.hours_for(self._target.contact.zone)
-        opens_at = hours.next_open(at)
-        later = opens_at + jitter(self._effect.key) * campaign.slot
-        return later if hours.is_open(later) else opens_at
-
     def _rendered(self) -> RenderedMessage:
         """An unfilled field is an error, and nothing is sent."""
-        contact, texts = self._target.contact, self._target.texts
-        if texts is None:
-            raise Dead(f"there is no template {self._target.execution.template_key!r} in app_templates")
-        subject, text, html = texts
+        contact = self._target.row
+        subject, text, html = contact.subject, contact.text_body, contact.html_body
+        if subject is None:
+            raise Dead(f"there is no template {contact.template_key!r} in app_templates")
         context = _filled(contact)
         if self._channel != EMAIL:
             number = canonical_number(contact.phone) or ""
@@ -186,13 +189,16 @@ class _Delivery:
         """Try one after the other. An account without quota, or with a problem of its own, leaves it to the next."""
         job, now = self._job, self._job.now
         senders = job.read(lambda connection: load_senders(connection, self._channel, now))
-        errors = []
-        for sender in in_order(senders, self._target.execution.sender_id, now):
-            reservation = reserve(job, self._message, sender)
-            if reservation is Reservation.ENDED:
-                return {"status": CANCELLED, "reason": "paused or cancelled"}
-            if reservation is Reservation.EXHAUSTED:
-                continue
+        errors, full = [], Reservation.DAY_FULL
+        for sender in in_order(senders, self._target.row.sender_id, now):
+            match reserve(job, self._message, sender, self._target.campaign):
+                case Reservation.ENDED:
+                    return {"status": CANCELLED, "reason": "paused or cancelled"}
+                case Reservation.DAY_FULL:
+                    continue
+                case Reservation.SLOT_FULL:
+                    full = Reservation.SLOT_FULL
+                    continue
             try:
                 return self._sent(self._through(sender, message))
             except SenderFailed as error:
@@ -202,9 +208,29 @@ class _Delivery:
                 errors.append(f"{sender.name}: {error}")
         if errors:
             raise Retry("; ".join(errors))
-        if not senders:
-            raise Retry(f"no row of app_sender_accounts can send {self._channel}")
-        raise Snooze(until=self._open_after(next_chance(senders, now)), reason="the quota of all senders is used up")
+        raise self._postponed(full.value)
+
+    def _postponed(self, reason: str) -> Exception:
+        """To the next slot with room. No attempt is used."""
+        campaign, row, now = self._target.campaign, self._target.row, self._job.now
+
+        def work(connection: Connection) -> datetime | None:
+            board = open_board(connection, campaign, self._channel, now)
+            if board is None:
+                return None
+            slot_at, at, sender_id = board.assign(row.zone, now, self._effect.key)
+            planned = {"slot_at": slot_at, "scheduled_at": at, "sender_id": sender_id}
+            self._change(planned, QUEUED)(connection)
+            return at
+
+        at = self._job.write(work)
+        if at is None:
+            return Retry(f"no row of app_sender_accounts with a limit above 0 can send {self._channel}")
+        return Snooze(until=at, reason=reason)
+
+    @property
+    def _hours(self) -> BusinessHours:
+        return self._target.campaign.hours_for(self._target.row.zone)
 
     def _through(self, sender: Sender, message: RenderedMessage) -> str:
         """Any error other than AnswerUnknown means that nothing was sent: the quota is returned."""
@@ -222,7 +248,6 @@ class _Delivery:
         except (SenderFailed, SenderBusy, Retry, Snooze, Dead) as error:
             self._take_back(str(error))
             raise
-        self._effect.complete(answer)
         return answer
 
     def _before(self, sender: Sender) -> None:
@@ -245,7 +270,7 @@ class _Delivery:
         self._job.write(work)
 
     def _message_address(self) -> str:
-        return str(self._target.contact.email)
+        return str(self._target.row.email)
 
 
 def _filled(contact: Row[Any]) -> dict[str, Any]:

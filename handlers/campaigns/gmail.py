@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy import Connection, select, update
 
-from handlers.campaigns.problems import SenderFailed
-from handlers.campaigns.senders import Sender
+from handlers.campaigns.senders import Sender, SenderFailed
 from handlers.campaigns.tables import gmail_tokens
 from handlers.http import HttpClient
 from handlers.upsert import insert_missing

@@ -19,7 +19,7 @@ from handlers.campaigns.campaign import (
     plan_again,
 )
 from handlers.campaigns.enrolment import active_campaign, canonical_number
-from handlers.campaigns.senders import load_senders, occupied_board, slot_senders
+from handlers.campaigns.senders import open_board
 from handlers.campaigns.slots import SlotBoard
 from handlers.campaigns.tables import (
     ACTIVE,
@@ -117,13 +117,11 @@ def _store_texts(connection: Connection, template_key: str, now: datetime) -> st
 
 
 def _open_board(connection: Connection, planned: PlannedStep) -> SlotBoard:
-    senders = slot_senders(load_senders(connection, planned.step.channel, planned.now))
-    if not senders:
+    board = open_board(connection, planned.campaign, planned.step.channel, planned.now)
+    if board is None:
         reason = f"no row of app_sender_accounts with a limit above 0 can send {planned.step.channel}"
         raise Snooze(after=NO_SENDER_WAIT, reason=reason)
-    campaign = planned.campaign
-    board = SlotBoard(campaign.hours, campaign.slot, campaign.per_slot, senders, planned.now)
-    return occupied_board(connection, board)
+    return board
 
 
 def _plan_page(connection: Connection, planned: PlannedStep, board: SlotBoard, state: PlanProgress) -> PlanProgress:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select
 from handlers.campaigns.campaign import Campaign, CampaignStep, Scope, find_campaign, launch_delay, load_steps
 from handlers.campaigns.enrolment import exclusions, keys_of
 from handlers.campaigns.planning import unreachable
-from handlers.campaigns.senders import load_senders, occupied_board, slot_senders
+from handlers.campaigns.senders import open_board
 from handlers.campaigns.slots import SlotBoard
 from handlers.campaigns.tables import campaign_lead_groups, contacts
 
@@ -43,7 +43,7 @@ def _lines(connection: Connection, campaign: Campaign, now: datetime) -> Iterato
     sent_at: dict[int, tuple[datetime, int]] = {}  # contact: time and day of the last message
     for number, step in enumerate(steps, 1):
         if step.channel not in boards:
-            boards[step.channel] = _board(connection, campaign, step.channel, now)
+            boards[step.channel] = open_board(connection, campaign, step.channel, now)
         for contact in enrolled:
             yield _line(campaign, number, step, contact, boards[step.channel], now, sent_at)
 
@@ -69,13 +69,6 @@ def _line(
     at = board.assign(contact.zone, earliest, f"{step.id}:{contact.id}").at
     sent_at[contact.id] = at, step.days
     return line._replace(at=at)
-
-
-def _board(connection: Connection, campaign: Campaign, channel: str, now: datetime) -> SlotBoard | None:
-    senders = slot_senders(load_senders(connection, channel, now))
-    if not senders:
-        return None
-    return occupied_board(connection, SlotBoard(campaign.hours, campaign.slot, campaign.per_slot, senders, now))
 
 
 def _contacts(

@@ -8,8 +8,7 @@ from html import escape
 from urllib.parse import quote, urlencode
 
 from handlers.campaigns.gmail import GMAIL_URL, access_token, forget_token
-from handlers.campaigns.problems import AnswerUnknown, MessageRefused, SenderBusy, SenderFailed
-from handlers.campaigns.senders import Sender
+from handlers.campaigns.senders import AnswerUnknown, MessageRefused, Sender, SenderBusy, SenderFailed
 from handlers.http import HttpClient, HttpResponse, ResponseTooLarge, ResponseUnknown
 from handlers.mail import smtp
 from handlers.mail.accounts import Account, read_accounts

@@ -4,12 +4,16 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zlib import crc32
 from zoneinfo import ZoneInfo
 
 from mayfly import BusinessHours
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Of each slot. A job starts up to a minute after its time, and a message counts for the slot in which it is sent.
+USED_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class SlotSender:
     usable_from: datetime | None = None  # the end of its cooldown
 
 
-class Assignment(NamedTuple):
+class SlotAssignment(NamedTuple):
     slot_at: datetime
     at: datetime  # a random instant within the slot
     sender_id: int
@@ -90,7 +94,7 @@ class SlotBoard:
             self.by_slot[sender_id, slot_at] += number
             self.by_day[sender_id, self._date(sender_id, zones[sender_id], slot_at)] += number
 
-    def assign(self, zone: str | None, earliest: datetime, key: str) -> Assignment:
+    def assign(self, zone: str | None, earliest: datetime, key: str) -> SlotAssignment:
         """The first slot with room. The key decides the instant within the slot: the same key, the same instant."""
         slots = self._slots_of(zone)
         index = slots.find(slots.at_or_after(max(earliest, self.begin)))
@@ -100,7 +104,7 @@ class SlotBoard:
         slot_at = slots.start(index)
         self.by_slot[sender.id, slot_at] += 1
         self.by_day[sender.id, self._date(sender.id, sender.zone, slot_at)] += 1
-        return Assignment(slot_at, slot_at + jitter(key) * self.length, sender.id)
+        return SlotAssignment(slot_at, slot_at + USED_SHARE * jitter(key) * self.length, sender.id)
 
     def _sender_with_room(self, slot_at: datetime) -> SlotSender | None:
         """In turn, so that all senders get the same number of messages."""
@@ -130,6 +134,11 @@ class SlotBoard:
             hours = self.hours if not zone else self.hours.in_zone(zone)
             self._zones[name] = _ZoneSlots(hours.slots(self.begin, self.length))
         return self._zones[name]
+
+
+def slot_start(at: datetime, length: timedelta) -> datetime:
+    """Of the slot with this instant. As in BusinessHours.slots, slots are multiples of their length since 1970."""
+    return EPOCH + (at - EPOCH) // length * length
 
 
 def jitter(key: str) -> float:

@@ -115,7 +115,7 @@ executions = Table(
     Column("reason", String(MAX_REASON_LENGTH)),
     Column("template_key", String(190)),  # the texts at the time of planning
     Column("scheduled_at", UtcTimestamp),
-    Column("slot_at", UtcTimestamp),
+    Column("slot_at", UtcTimestamp),  # the planned slot, then the instant of the reservation
     Column("sender_id", Id),  # planned, then used
     Column("reserved_on", String(10)),  # the sender's date on which it counts; NULL: it uses no quota
     Column("sent_at", UtcTimestamp),

@@ -3,6 +3,7 @@
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,18 @@ def _rendered(mail: Mail, part: str) -> str | None:
 
 def render(source: str, context: dict[str, Any], part: str) -> str:
     """A variable that the context does not have is an error."""
-    environment, template_error = _jinja(autoescape=part == "html")
+    is_html = part == "html"
+    _environment, template_error = _jinja(is_html)
     try:
-        return str(environment.from_string(source).render(context))
+        return str(_template(source, is_html).render(context))
     except (template_error, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         raise Dead(f"the template of the {part} cannot be rendered: {error}") from error
+
+
+@lru_cache(maxsize=16)  # of a campaign or a blast: compiling takes longer than rendering
+def _template(source: str, is_html: bool) -> Any:
+    environment, _template_error = _jinja(is_html)
+    return environment.from_string(source)
 
 
 def variables_of(*sources: str | None) -> set[str]:
@@ -73,6 +81,7 @@ def variables_of(*sources: str | None) -> set[str]:
         return set()
 
 
+@lru_cache
 def _jinja(autoescape: bool) -> tuple[Any, type[Exception]]:
     """A sandboxed environment, and the class of its errors."""
     try:

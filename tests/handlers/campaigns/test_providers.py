@@ -10,7 +10,7 @@ import pytest
 from freezegun.api import FrozenDateTimeFactory
 
 from handlers.campaigns import tables as t
-from handlers.campaigns.campaign import launch
+from handlers.campaigns.campaign import launch, load_campaign
 from handlers.campaigns.gmail import access_token
 from handlers.campaigns.payloads import StepMessage
 from handlers.campaigns.senders import Reservation, load_senders, release, reserve
@@ -115,19 +115,22 @@ def test_the_last_message_of_a_quota_is_granted_once(
 ) -> None:
     """Two runners have read that one is left; a repeated reservation counts once. On every database."""
     world.sender("sms", "twilio", limit=1)
+    world.campaign()
     keys = {"campaign_id": 1, "step_id": 1, "status": "QUEUED"}
     world.insert(t.executions, *({**keys, "contact_id": number} for number in (1, 2)))
     now = database().now
-    [sender] = world.database.run_sqlalchemy(lambda connection: load_senders(connection, "sms", now))
+    sender, campaign = world.database.run_sqlalchemy(
+        lambda connection: (load_senders(connection, "sms", now)[0], load_campaign(connection, 1))
+    )
     first, second = (StepMessage(campaign=1, step=1, contact=number) for number in (1, 2))
     job = runner_job(platform_url, 1)
 
-    granted = [reserve(job, message, sender) for message in (first, first, second)]
+    granted = [reserve(job, message, sender, campaign) for message in (first, first, second)]
     release(job, first)
-    granted += [reserve(job, second, sender)]
+    granted += [reserve(job, second, sender, campaign)]
     job.runtime.database.close()
 
-    assert granted == [Reservation.GRANTED, Reservation.GRANTED, Reservation.EXHAUSTED, Reservation.GRANTED]
+    assert granted == [Reservation.GRANTED, Reservation.GRANTED, Reservation.DAY_FULL, Reservation.GRANTED]
     assert [(row.sends, row.day_limit) for row in world.rows(t.sender_days)] == [(1, 1)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.campaigns.senders import Sender, in_order, next_chance, next_day
+from handlers.campaigns.senders import Sender, in_order
 from handlers.campaigns.slots import SlotBoard, SlotSender, jitter, local_date
 from handlers.campaigns.warmup import WarmupState, next_state
 from mayfly import BusinessHours
@@ -86,25 +86,6 @@ def test_the_planned_sender_is_first_then_the_one_with_the_most_quota() -> None:
     ]  # fmt: skip
 
     assert [each.id for each in in_order(given_senders, 6, NOW)] == [6, 2, 1, 4]
-
-
-def test_the_next_chance_is_the_first_end_of_a_day_or_cooldown() -> None:
-    tokyo = sender(1, zone=ZoneInfo("Asia/Tokyo"))  # its next day begins at 15:00 UTC
-    cooling = sender(2, cooldown_until=NOW + timedelta(hours=2))
-
-    assert next_chance([tokyo, cooling], NOW) == NOW + timedelta(hours=2)
-    assert next_chance([tokyo], NOW) == datetime(2026, 5, 4, 15, 0, tzinfo=UTC)
-
-
-@given(st.integers(0, 366 * 24), st.sampled_from([*ZONES, "America/Havana", "Asia/Beirut"]))
-def test_the_next_day_has_another_date(hours: int, zone: str) -> None:
-    """Also if the clocks change at midnight."""
-    now, info = NOW + timedelta(hours=hours), ZoneInfo(zone)
-
-    begin = next_day(now, info)
-
-    assert local_date(begin, info) > local_date(now, info)
-    assert begin - now <= timedelta(hours=26)
 
 
 # --- warm-up ----------------------------------------------------------------------------------------------
