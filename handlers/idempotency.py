@@ -66,8 +66,10 @@ class Effect:
 
     def load(self) -> EffectRecord:
         """Return the record of earlier runs; without one, the effect is open."""
-        found = self._job.read(self._select)
-        return found or EffectRecord(OPEN, provider=None, answer=None, **self._owner())
+        return self._job.read(self.load_on)
+
+    def load_on(self, connection: Connection) -> EffectRecord:
+        return self._select(connection) or EffectRecord(OPEN, provider=None, answer=None, **self._owner())
 
     def hand_over(self, provider: str, found: str = OPEN) -> None:
         """Record that the provider is about to be called. `found` is the state that this run has read."""

@@ -1,6 +1,6 @@
 """Stage 3: send one message, through the first sender that can, and record the outcome of its execution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -79,11 +79,14 @@ class Target:
     campaign: Campaign
     row: Row[Any]  # of TARGET
     stop_reason: str | None  # of the enrolment, or of the contact
+    effect: EffectRecord
+    senders: Sequence[Sender]
 
 
 def send_step(job: Job, message: StepMessage, channel: str) -> dict[str, str]:
-    target = job.read(lambda connection: _load(connection, message))
-    delivery = _Delivery(job, message, channel, target)
+    effect = Effect(job, "campaign", f"{message.campaign}:{message.step}:{message.contact}")
+    target = job.read(lambda connection: _load(connection, job, message, channel, effect))
+    delivery = _Delivery(job, message, channel, effect, target)
     try:
         return delivery.run()
     except Dead as error:
@@ -95,27 +98,26 @@ def send_step(job: Job, message: StepMessage, channel: str) -> dict[str, str]:
         raise
 
 
-def _load(connection: Connection, message: StepMessage) -> Target:
+def _load(connection: Connection, job: Job, message: StepMessage, channel: str, effect: Effect) -> Target:
     row = connection.execute(TARGET, key_of(message)).first()
     if row is None:
         raise Dead("the execution or the contact of this message was deleted")
     reason = row.stop_reason or exclusions(connection, [row]).get(row.id)
-    return Target(load_campaign(connection, message.campaign), row, reason)
+    campaign, senders = load_campaign(connection, message.campaign), load_senders(connection, channel, job.now)
+    return Target(campaign, row, reason, effect.load_on(connection), senders)
 
 
 class _Delivery:
     """One message in one run of its job."""
 
-    def __init__(self, job: Job, message: StepMessage, channel: str, target: Target) -> None:
-        self._job, self._message, self._channel, self._target = job, message, channel, target
-        self._effect = Effect(job, "campaign", f"{message.campaign}:{message.step}:{message.contact}")
-        self._state = ""  # of the effect, as last read by this run
+    def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:
+        self._job, self._message, self._channel, self._effect, self._target = job, message, channel, effect, target
+        self._state = target.effect.state  # as last read or written by this run
 
     def run(self) -> dict[str, str]:
         if self._target.row.status not in (QUEUED, CANCELLED):
             return {"status": self._target.row.status}
-        record = self._effect.load()
-        self._state = record.state
+        record = self._target.effect
         if record.state == DONE:  # a killed run has sent it
             return self._sent(record.answer or "")
         if record.state == HANDED_OVER:
@@ -188,9 +190,8 @@ class _Delivery:
     def _through_senders(self, message: RenderedMessage) -> dict[str, str]:
         """Try one after the other. An account without quota, or with a problem of its own, leaves it to the next."""
         job, now = self._job, self._job.now
-        senders = job.read(lambda connection: load_senders(connection, self._channel, now))
         errors, full = [], Reservation.DAY_FULL
-        for sender in in_order(senders, self._target.row.sender_id, now):
+        for sender in in_order(self._target.senders, self._target.row.sender_id, now):
             match reserve(job, self._message, sender, self._target.campaign):
                 case Reservation.ENDED:
                     return {"status": CANCELLED, "reason": "paused or cancelled"}

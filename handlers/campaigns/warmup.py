@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from handlers.campaigns.tables import sender_accounts
 from mayfly import Job
 
 MAX_BOUNCE_SHARE = 0.05  # of the limit; providers close accounts with more
 HEALTH_LOST, HEALTH_GAINED = 20, 5
+RESET = update(sender_accounts).where(sender_accounts.c.id == bindparam("of_sender")).values(bounces=0, complaints=0)
 
 
 class WarmupState(NamedTuple):
@@ -39,17 +40,18 @@ def reset_all(job: Job) -> dict[str, int]:
     today = job.now.date().isoformat()
     a = sender_accounts.c
     due = select(sender_accounts).where(or_(a.warmed_on.is_(None), a.warmed_on < today)).order_by(a.id)
-    found = job.read(lambda connection: connection.execute(due).all())
-    for row in found:
-        job.write(lambda connection: _reset(connection, row, today))  # noqa: B023
-    return {"senders": len(found)}
+
+    def work(connection: Connection) -> int:
+        found = connection.execute(due.with_for_update()).all()
+        for row in found:
+            _reset(connection, row, today)
+        return len(found)
+
+    return {"senders": job.write(work)}
 
 
 def _reset(connection: Connection, row: Row[Any], today: str) -> None:
     before = WarmupState(row.warmup_day, row.current_limit, row.health)
     after = next_state(before, row.curve, row.daily_limit, row.bounces, row.complaints)
-    a = sender_accounts.c
-    change = update(sender_accounts).where(a.id == row.id, or_(a.warmed_on.is_(None), a.warmed_on < today))
-    rest = {name: a[name] - getattr(row, name) for name in ("bounces", "complaints")}  # counted since it was read
     values = {"warmup_day": after.day, "current_limit": after.limit, "health": after.health, "warmed_on": today}
-    connection.execute(change.values(**values, **rest))
+    connection.execute(RESET, {"of_sender": row.id, **values})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.parser import BytesParser
+from email.parser import BytesHeaderParser
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
@@ -109,7 +109,7 @@ class _SmtpHandler:
         return reply or "250 OK"
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
-        message = BytesParser(policy=default).parsebytes(envelope.content)
+        message = BytesHeaderParser(policy=default).parsebytes(envelope.content)
         [recipient] = envelope.rcpt_tos
         subject, message_id = str(message["Subject"]), str(message["Message-ID"])
         self._servers.accept("email", recipient, str(message["From"]), subject, message_id)
@@ -143,7 +143,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
         token = self.headers["Authorization"].removeprefix("Bearer ")
         if self.server.servers.tokens.get(token) is None:
             return self._answer(401, {"error": "invalid token"})
-        message = BytesParser(policy=default).parsebytes(urlsafe_b64decode(body["raw"]))
+        message = BytesHeaderParser(policy=default).parsebytes(urlsafe_b64decode(body["raw"]))
         to, sender, subject = (str(message[name]) for name in ("To", "From", "Subject"))
         return self._send("email", to, sender, subject, {"id": "m1"}, str(message["Message-ID"]))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Table, insert, select, update
+from sqlalchemy import FromClause, Table, insert, select, update
 
 from handlers.campaigns import tables as t
 from handlers.mail.tables import templates
@@ -35,7 +35,7 @@ class World:
     def insert(self, table: Table, *rows: dict[str, Any]) -> None:
         self.database.run_sqlalchemy(lambda connection: connection.execute(insert(table), list(rows)))
 
-    def rows(self, table: Table, *conditions: Any) -> Sequence[Any]:
+    def rows(self, table: FromClause, *conditions: Any) -> Sequence[Any]:
         query = select(table).where(*conditions).order_by(*table.primary_key)
         return self.database.run_sqlalchemy(lambda connection: connection.execute(query).all(), Unit.READ)
 
@@ -73,10 +73,15 @@ class World:
 
     def contacts(self, count: int, group: int = 1, **columns: Any) -> list[int]:
         """Number 7 is 7@example.com and +49307."""
-        first, self._contacts = self._contacts + 1, self._contacts + count
-        numbers = range(first, first + count)
-        for begin in range(0, count, 5000):
-            self.insert(t.contacts, *(_contact(each, group, columns) for each in numbers[begin : begin + 5000]))
+        return self.add_contacts(count * [{"lead_group_id": group, **columns}])
+
+    def add_contacts(self, rows: Sequence[dict[str, Any]]) -> list[int]:
+        """With the columns that differ from the usual ones."""
+        numbers = range(self._contacts + 1, self._contacts + len(rows) + 1)
+        self._contacts += len(rows)
+        made = [_contact(number, row) for number, row in zip(numbers, rows, strict=True)]
+        for begin in range(0, len(made), 5000):
+            self.insert(t.contacts, *made[begin : begin + 5000])
         return list(numbers)
 
     def sender(self, name: str = "ann", provider: str = "smtp", **columns: Any) -> int:
@@ -104,6 +109,6 @@ class World:
         return str(self.rows(t.campaigns, t.campaigns.c.id == campaign)[0].status)
 
 
-def _contact(number: int, group: int, columns: dict[str, Any]) -> dict[str, Any]:
-    own = {"id": number, "lead_group_id": group, "email": f"{number}@example.com", "phone": f"+4930{number}"}
+def _contact(number: int, columns: dict[str, Any]) -> dict[str, Any]:
+    own = {"id": number, "email": f"{number}@example.com", "phone": f"+4930{number}"}
     return {**own, "name": f"Number {number}", "company": None, "zone": None, "banned": 0, "fields": {}, **columns}

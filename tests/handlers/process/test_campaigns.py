@@ -1,84 +1,72 @@
-"""A campaign in real time: runners and dispatchers are killed, providers fail, and every promise is kept."""
+"""Campaigns in real time: runners and dispatchers are killed, providers fail, and every promise is kept."""
 
 import json
 import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
-from queue import Empty, SimpleQueue
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from handlers.campaigns import tables as t
 from mayfly.clock import host_now
-from tests.handlers.campaigns.invariants import (
-    SentMessage,
-    assert_in_order,
-    assert_not_after,
-    assert_once,
-    assert_within_limits,
-    read_messages,
-    step_texts,
-)
-from tests.handlers.campaigns.servers import Fault, MessageServers, Received, message_servers
-from tests.handlers.campaigns.world import StepSpec, World
+from tests.handlers.campaigns.feedback import Feedback
+from tests.handlers.campaigns.invariants import read_messages
+from tests.handlers.campaigns.scenario import NAMES, Scale, Scenario
+from tests.handlers.campaigns.servers import Fault, MessageServers, message_servers
+from tests.handlers.campaigns.world import World
 from tests.process.installation import RUN_SECONDS, Installation, wait_until
 
-JOB_TIMEOUT = timedelta(seconds=45)  # between the check for replies and the arrival of the message
+JOB_TIMEOUT = timedelta(seconds=45)  # between the checks of a job and the arrival of its message
+REPORT_LAG = timedelta(minutes=15)  # more than the whole test takes
+FINISH_SECONDS = 300.0
 KILL_EVERY_SECONDS = 1.5
-STEPS = ("email", "sms", "email")
+DAY = timedelta(days=1)
+LOCAL_HOURS = (12, 11, 13, 10, 0, 21)  # in the zones of the contacts: four are open, two are closed
+NOON = 0  # their number
 LIVE = "SELECT 1 FROM mayfly_jobs WHERE status = 'processing' OR (status = 'pending' AND run_at <= :soon) LIMIT 1"
 SETTINGS = {"CAMPAIGN_LAUNCH_DELAY": "0", "MAX_WORKERS": "3", "BACKOFF_BASE": "0.1", "BACKOFF_CAP": "1"}
 
 
-def test_a_campaign_survives_kills_and_failing_providers(installation: Installation) -> None:
+def test_campaigns_survive_kills_and_failing_providers(installation: Installation) -> None:
     """In seconds; the slow test below does the same for two minutes on every database."""
     with message_servers(host_now) as servers, closing(World(installation.url)) as world:
-        trial = Trial(installation, servers, world, contacts=30, senders=4)
+        trial = Trial(installation, servers, world, Scale(contacts=42, senders=4, daily_limit=80))
         run_under_kills(trial, seconds=5, least_kills=2)
 
 
 @pytest.mark.slow
 @pytest.mark.every_database
-def test_a_campaign_survives_two_minutes_of_kills_and_failing_providers(installation: Installation) -> None:
-    """Providers time out, too. On every database."""
+def test_campaigns_survive_two_minutes_of_kills_and_failing_providers(installation: Installation) -> None:
+    """Providers time out, too, and business hours end meanwhile. On every database."""
     with message_servers(host_now) as servers, closing(World(installation.url)) as world:
-        trial = Trial(installation, servers, world, contacts=400, senders=9, times_out=True)
+        scale = Scale(contacts=600, senders=9, daily_limit=500)
+        trial = Trial(installation, servers, world, scale, times_out=True)
         run_under_kills(trial, seconds=120, least_kills=20)
 
 
 class Trial:
-    """A campaign whose contacts are half in a zone where it is noon, and a tenth where it is night."""
+    """The scenario of the simulated year, in a few seconds or minutes of one day."""
 
     def __init__(
-        self,
-        installation: Installation,
-        servers: MessageServers,
-        world: World,
-        contacts: int,
-        senders: int,
-        times_out: bool = False,
+        self, installation: Installation, servers: MessageServers, world: World, scale: Scale, times_out: bool = False
     ) -> None:
-        self.installation, self.servers, self.times_out = installation, servers, times_out
-        self.contacts = contacts
+        self.installation, self.servers, self.world, self.times_out = installation, servers, world, times_out
+        self.random = random.Random(5)
         installation.settings = {**SETTINGS, **servers.settings}
-        self.random, self.world = random.Random(5), world
-        self.replies: SimpleQueue[str] = SimpleQueue()
-        noon, midnight = (zone_where_it_is(hour) for hour in (12, 0))
-        self.asleep = set(self.world.contacts(contacts // 10, zone=midnight))
-        self.world.contacts(contacts - contacts // 10, zone=noon)
-        limit = contacts * 2 // senders  # not enough for three steps
-        for number in range(senders):
-            provider = ("smtp", "gmail", "twilio")[number % 3]
-            self.world.sender(f"s{number}", provider, zone=noon, limit=limit, credential=_credential(provider))
-        keys = step_texts(self.world, 1, len(STEPS))
-        steps = [StepSpec(channel, template=key) for channel, key in zip(STEPS, keys, strict=True)]
-        self.world.campaign(*steps, zone=noon, weekdays="1234567", slot_seconds=1, per_slot=2)
-        servers.fault, servers.smtp_reply, servers.on_message = self._fault, self._smtp_reply, self._maybe_reply
+        zones = [zone_where_it_is(hour) for hour in LOCAL_HOURS]
+        self.scenario = Scenario(world, servers, Feedback(self.enqueue), scale, zones)
+        usual: dict[str, Any] = {"zone": zones[NOON], "weekdays": "1234567", "slot_seconds": 2, "per_slot": 3}
+        self.scenario.add_campaign(1, **usual, hours=f"09:00-{closing_time(zones[NOON])}")
+        self.scenario.add_campaign(2, **usual)
+        self.scenario.add_campaign(3, **usual, holidays=[f"{host_now() + days * DAY:%F}" for days in (-1, 0, 1)])
+        self.scenario.note_limits(host_now())
+        servers.fault, servers.smtp_reply = self._fault, self._smtp_reply
+        self._events = list(EVENTS)
 
     def _fault(self, _path: str) -> Fault | None:
         if self.times_out and self.random.random() < 0.005:
@@ -86,76 +74,85 @@ class Trial:
         faults = [None, Fault(503), Fault(429, (("Retry-After", "1"),)), Fault(429), Fault(0, accepts=True), Fault(0)]
         return self.random.choices(faults, [85, 4, 4, 4, 1, 2])[0]
 
-    def _smtp_reply(self, _recipient: str) -> str | None:
-        return self.random.choices([None, "451 try again", "421 too many connections"], [90, 5, 5])[0]
+    def _smtp_reply(self, recipient: str) -> str | None:
+        busy = self.random.choices([None, "451 try again", "421 too many connections"], [90, 5, 5])[0]
+        return self.scenario.missing_mailbox(recipient) or busy
 
-    def _maybe_reply(self, message: Received) -> None:
-        if self.random.random() < 0.1:
-            self.replies.put(message.to)
-
-    # --- jobs ---------------------------------------------------------------------------------------------
-
-    def enqueue_replies_and_followups(self) -> None:
-        with suppress(Empty):
-            while True:
-                payload = json.dumps({"address": self.replies.get_nowait(), "event": "replied"})
-                self.installation.enqueue("record_contact_event", payload, lane="send_campaign")
+    def act(self, share: float) -> None:
+        """The events up to this share of the time, feedback of contacts, and follow-ups."""
+        while self._events and self._events[0][0] <= share:
+            self._events.pop(0)[1](self)
+        self.scenario.report_feedback(host_now())
         waiting = "SELECT 1 FROM mayfly_jobs WHERE type = 'process_followups' AND status = 'pending'"
         if not self.installation.rows(waiting):
-            self.installation.enqueue("process_followups", lane="send_campaign")
+            self.enqueue("process_followups", {})
+
+    def enqueue(self, type_name: str, payload: dict[str, str]) -> None:
+        self.installation.enqueue(type_name, json.dumps(payload), lane="send_campaign")
+
+    def command(self, verb: str, name: str) -> None:
+        ended = self.installation.run("mayfly", "campaigns", verb, name)
+        assert ended.returncode == 0, ended.stderr
 
     def is_idle(self) -> bool:
         """No job is due now or in the next slots."""
         soon = self.installation.now() + timedelta(seconds=5)
         return not self.installation.rows(LIVE, soon=soon.replace(tzinfo=None))
 
-    def make_retries_due(self) -> None:
-        """The backoff after a failed attempt is a minute."""
+    def make_due(self, condition: str) -> None:
         now = f"{self.installation.now():%Y-%m-%d %H:%M:%S.%f}"
-        failed = "status = 'pending' AND attempts > 0 AND waiting_for IS NULL"
-        self.installation.execute(f"UPDATE mayfly_jobs SET run_at = '{now}' WHERE {failed}")
+        self.installation.execute(f"UPDATE mayfly_jobs SET run_at = '{now}' WHERE status = 'pending' AND {condition}")
 
 
-def _credential(provider: str) -> str:
-    return {"smtp": "SENDER_SMTP", "gmail": "SENDER_GMAIL_1", "twilio": "SENDER_TWILIO"}[provider]
+EVENTS: tuple[tuple[float, Callable[[Trial], None]], ...] = (
+    (0.15, lambda trial: trial.scenario.edit_template()),
+    (0.25, lambda trial: trial.scenario.ban(host_now())),
+    (0.35, lambda trial: trial.command("pause", NAMES[2])),
+    (0.50, lambda trial: trial.command("resume", NAMES[2])),
+    (0.60, lambda trial: trial.enqueue("reset_warmup", {})),
+    (0.70, lambda trial: revoke_gmail(trial)),
+)
+
+
+def revoke_gmail(trial: Trial) -> None:
+    """Its access token is not valid any more, either."""
+    trial.scenario.revoke_gmail()
+    trial.servers.tokens.clear()
 
 
 def zone_where_it_is(hour: int) -> str:
-    """For an hour at least, so that the trial ends before the business hours do. POSIX zones have inverted signs."""
+    """For an hour at most. POSIX zones have inverted signs."""
     offset = (hour - datetime.now(UTC).hour + 11) % 24 - 11
     return f"Etc/GMT{-offset:+d}" if offset else "Etc/GMT"
 
 
+def closing_time(zone: str) -> str:
+    """In a minute or less, but not in the next ten seconds."""
+    closes_at = host_now().astimezone(ZoneInfo(zone)) + timedelta(seconds=70)
+    return f"{closes_at:%H:%M}"
+
+
 def run_under_kills(trial: Trial, seconds: float, least_kills: int) -> None:
-    installation = trial.installation
-    launched = installation.run("mayfly", "campaigns", "launch", "spring")
-    assert launched.stdout.startswith("Campaign spring starts at "), launched.stderr
+    for name in NAMES.values():
+        trial.command("launch", name)
 
     kills = kill_at_random(trial, seconds)
     finish(trial)
 
     messages = read_messages(trial.world, trial.servers.received)
-    print(f"{len(messages)} messages, {kills} kills, {trial.world.statuses()}")
+    statuses = {name: trial.world.statuses(number) for number, name in NAMES.items()}
+    print(f"{len(messages)} messages, {kills} kills, {statuses}")
     assert kills >= least_kills
-    assert len(messages) > trial.contacts // 2
-    assert_once(messages)
-    assert_in_order(messages)
-    assert {each.contact for each in messages} & trial.asleep == set()
-    limits = {(row.sender_id, row.local_date): row.day_limit for row in trial.world.rows(t.sender_days)}
-    assert_within_limits(trial.world, messages, limits)
-    assert {row.day_limit for row in trial.world.rows(t.sender_days)} == {
-        row.daily_limit for row in trial.world.rows(t.sender_accounts)
-    }
-    stops = {row.contact_id: row.stopped_at for row in trial.world.rows(t.enrolments) if row.stopped_at}
-    assert_not_after(messages, stops, JOB_TIMEOUT)
-    assert_each_execution_is_explained(trial, messages)
+    assert len(messages) > trial.scenario.scale.contacts // 2
+    assert {each.campaign for each in messages} == {1, 2}  # for the third it is a holiday
+    trial.scenario.assert_every_promise(messages, JOB_TIMEOUT, REPORT_LAG)
 
 
 def kill_at_random(trial: Trial, seconds: float) -> int:
     """Cycles one after the other; now and then a runner or the dispatcher dies."""
-    installation, kills, ends_at = trial.installation, 0, time.monotonic() + seconds
-    while time.monotonic() < ends_at:
-        trial.enqueue_replies_and_followups()
+    installation, kills, began = trial.installation, 0, time.monotonic()
+    while (share := (time.monotonic() - began) / seconds) < 1:
+        trial.act(share)
         cycle = installation.start("dispatcher")
         kill_at = time.monotonic() + trial.random.random() * KILL_EVERY_SECONDS
         while cycle.poll() is None:
@@ -166,53 +163,28 @@ def kill_at_random(trial: Trial, seconds: float) -> int:
                     os.kill(victim, signal.SIGKILL)
                     kills += 1
                 kill_at = time.monotonic() + KILL_EVERY_SECONDS
-            trial.enqueue_replies_and_followups()
+                trial.act((time.monotonic() - began) / seconds)
             time.sleep(0.02)
         cycle.wait(RUN_SECONDS)
+    trial.act(1)
     return kills
 
 
 def finish(trial: Trial) -> None:
-    """Without kills and faults, until all jobs that can run today have ended."""
-    trial.servers.fault, trial.servers.smtp_reply = (lambda _path: None), (lambda _recipient: None)
-    before = None
-    while before != (before := sorted(trial.world.statuses().items())):
-        trial.enqueue_replies_and_followups()
-        trial.make_retries_due()
-        wait_until(lambda: _cycled_until_idle(trial), "all jobs have ended", RUN_SECONDS)
+    """Without kills and faults, until all jobs that can run today have ended.
+
+    All messages are made due first, also those that are planned for another day.
+    """
+    trial.servers.fault, trial.servers.smtp_reply = (lambda _path: None), trial.scenario.missing_mailbox
+    trial.make_due("type LIKE 'send_step_%'")
+    before: Any = None
+    while before != (before := [trial.world.statuses(number) for number in NAMES]):
+        trial.act(1)
+        wait_until(lambda: _cycled_until_idle(trial), "all jobs have ended", FINISH_SECONDS)
+        trial.make_due("attempts > 0 AND waiting_for IS NULL")  # the backoff after a failed attempt is a minute
+    trial.scenario.note_limits(host_now())
 
 
 def _cycled_until_idle(trial: Trial) -> bool:
     trial.installation.dispatch()
     return trial.is_idle()
-
-
-# --- laws -------------------------------------------------------------------------------------------------
-
-
-def message_jobs(trial: Trial) -> Iterator[tuple[tuple[int, int], Any]]:
-    """The job of each step and contact."""
-    for row in trial.installation.rows("SELECT * FROM mayfly_jobs WHERE type LIKE 'send_step_%'"):
-        payload = json.loads(row.payload)
-        yield (payload["step"], payload["contact"]), row
-
-
-def assert_each_execution_is_explained(trial: Trial, messages: list[SentMessage]) -> None:
-    """SENT is what arrived; what may have arrived is FAILED; what is open has a live job, or waits for one."""
-    jobs = dict(message_jobs(trial))
-    received = {(each.step, each.contact) for each in messages}
-    rows = {(row.step_id, row.contact_id): row for row in trial.world.rows(t.executions)}
-    sent = {key for key, row in rows.items() if row.status == t.SENT}
-    in_doubt = {key for key, row in rows.items() if "outcome unknown" in (row.reason or "")}
-    crashed = {key for key, job in jobs.items() if job.status == "dead" and rows[key].status == t.QUEUED}
-    lost = {
-        key
-        for key, row in rows.items()
-        if row.status == t.QUEUED and jobs[key].status != "pending" and key not in crashed
-    }
-    enrolled = {row.contact_id for row in trial.world.rows(t.enrolments)}
-
-    assert enrolled == {row.id for row in trial.world.rows(t.contacts)}
-    assert sent <= received <= sent | in_doubt | crashed
-    assert lost == set()
-    assert {key[1] for key in rows if key[0] == 1} == enrolled
