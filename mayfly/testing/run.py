@@ -11,6 +11,7 @@ from typing import Any
 
 from mayfly import json_text
 from mayfly.clock import host_clock, milliseconds, pin_offset
+from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import DrainEndless, UnknownHandler
 from mayfly.fleet.runners import Assignment
@@ -22,6 +23,7 @@ from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
 from mayfly.queue.sources import Sources
 from mayfly.registry import Handler, Registry
+from mayfly.schema.tables import PRIORITIES
 from mayfly.testing.database import AppWithoutDatabase, EnqueuedJob, any_inline_app, inline_app, pinned_offset
 from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log, skip_check
 from runner.batch import AdmissionStep, BatchReport, BatchRunner, PauseCache
@@ -188,7 +190,11 @@ def _enqueued(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[Bu
 
 MAX_JOBS = 1000  # runs per drain; a handler that enqueues itself reaches this within seconds
 
-NEXT_RUN_AT = "SELECT lane, MIN(run_at) FROM mayfly_jobs WHERE status = 'pending' GROUP BY lane"
+# One probe of the claim index per priority, regardless of the number of pending jobs.
+NEXT_RUN_AT = " UNION ALL ".join(
+    f"SELECT MIN(run_at) FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = {each}"
+    for each in PRIORITIES
+)
 
 _drains = itertools.count(1)
 
@@ -270,17 +276,18 @@ class _Drain:
 
     def next(self) -> Job | None:
         """The next job, claimed alone, so that a new job can come before older ones."""
-        database = self.invoker.database
+        database, first = self.invoker.database, list[str]()
         while True:
             started_at = database.clock.now()
             lanes = self.lanes
             if lanes is None:
                 served = {each.source.lane for each in self.sources.tables.values()}
                 lanes = sorted({*database.read(find_lanes), *served})
-            for lane in lanes:
+            for lane in (*first, *lanes):
                 for job in self._claims(lane).more(1):
                     return job
-            if not self._advance(lanes, started_at):
+            first = self._advance(lanes, started_at)
+            if not first:
                 return None
 
     def run(self, job: Job) -> Run:
@@ -314,12 +321,20 @@ class _Drain:
         claims = Claims(invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around])
         return claims
 
-    def _advance(self, lanes: list[str], since: datetime) -> bool:
-        """Move the clock to the next job that was not due at `since`, if that is within the allowed time."""
+    def _advance(self, lanes: list[str], since: datetime) -> list[str]:
+        """Move the clock to the next job that was not due at `since`, if that is within the allowed time.
+
+        Returns the lanes with a job at that time.
+        """
         database = self.invoker.database
-        found = database.read(lambda connection: connection.execute(NEXT_RUN_AT).all())
-        due_at = min((utc_from_driver(run_at) for lane, run_at in found if lane in lanes), default=None)
+        next_run_at = database.read(lambda connection: {each: _next_run_at(connection, each) for each in lanes})
+        due_at = min(filter(None, next_run_at.values()), default=None)
         if due_at is None or due_at <= since or (self.until is not None and due_at > self.until):
-            return False
+            return []
         pin_offset(database.clock.offset + max(due_at - database.clock.now(), timedelta(0)))
-        return True
+        return [lane for lane, run_at in next_run_at.items() if run_at == due_at]
+
+
+def _next_run_at(connection: Connection, lane: str) -> datetime | None:
+    found = connection.execute(NEXT_RUN_AT, {"lane": lane}).scalars()
+    return min((utc_from_driver(run_at) for run_at in found if run_at is not None), default=None)

@@ -1,5 +1,6 @@
 """Providers that fail, time out or answer too late; Gmail's tokens; the choice of the sender."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from threading import Event, Thread
@@ -14,6 +15,7 @@ from handlers.campaigns.campaign import launch, load_campaign
 from handlers.campaigns.gmail import access_token
 from handlers.campaigns.payloads import StepMessage
 from handlers.campaigns.senders import Reservation, load_senders, release, reserve
+from handlers.campaigns.slots import slot_start
 from handlers.idempotency import effects
 from mayfly import Job, Snooze, database, setting
 from mayfly.client import current_app
@@ -132,6 +134,47 @@ def test_the_last_message_of_a_quota_is_granted_once(
 
     assert granted == [Reservation.GRANTED, Reservation.GRANTED, Reservation.DAY_FULL, Reservation.GRANTED]
     assert [(row.sends, row.day_limit) for row in world.rows(t.sender_days)] == [(1, 1)]
+
+
+@pytest.mark.every_database
+def test_no_sender_sends_more_than_n_messages_per_slot(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """A retry that comes due in a slot that is used waits for a free one; no attempt is used. On every database."""
+    faults = one_after_the_other(Fault(503, (("Retry-After", "900"),)))
+    servers.fault = lambda _path: next(faults)
+    world.sender("sms", "twilio")
+    world.contacts(3)
+    world.campaign(StepSpec("sms"), per_slot=1)
+    launch(database(), "spring")
+
+    drained = pass_time(clock, 3 * HOUR)
+
+    assert per_sender_and_slot(servers) == 3 * [1]
+    assert [run.outcome.waiting_for for run in drained.runs if run.kind == "snoozed"] == [
+        "all senders have sent what fits into this slot"
+    ]
+    assert {job.attempts for job in enqueued_jobs("send_step_sms")} == {1, 2}
+
+
+@SQLITE
+def test_messages_of_a_revoked_account_do_not_exceed_the_slots_of_others(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    world.sender("gmail-1", "gmail")
+    world.sender("gmail-2", "gmail")
+    world.contacts(6)
+    world.campaign(per_slot=1)
+    servers.revoked.add("refresh-1")
+    launch(database(), "spring")
+
+    pass_time(clock, 3 * HOUR)
+
+    assert per_sender_and_slot(servers) == 6 * [1]
+
+
+def per_sender_and_slot(servers: MessageServers) -> list[int]:
+    return list(Counter((each.sender, slot_start(each.at, 15 * MINUTE)) for each in servers.received).values())
 
 
 @SQLITE

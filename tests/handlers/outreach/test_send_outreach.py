@@ -94,8 +94,9 @@ def test_an_audience_may_be_prospects(tables: Tables, wanted: dict[str, Any], re
     assert recipients() == reached
 
 
+@pytest.mark.every_database
 def test_templates_use_the_fields_of_each_recipient(tables: Tables, post: Post) -> None:
-    """Of prospects and of lists; the payload has only the used ones."""
+    """Of prospects and of lists; the payload has only the used ones. On every database."""
     text = "{{ company }} in {{ city or 'your city' }}"
     prospect(tables, email="ann@acme.example", name="Ann", company="Acme", city="Köln", title="CTO")
     prospect(tables, email="bob@other.example", company="Other <b>")
