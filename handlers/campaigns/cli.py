@@ -18,6 +18,7 @@ from mayfly import database
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 name_argument = click.argument("name")
+PREVIEW_ROWS = 20
 
 
 @click.group()
@@ -77,13 +78,15 @@ def cancel(name: str, yes: bool) -> None:
 
 @campaigns.command()
 @name_argument
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of rows.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of rows  [default: 20, all with --json]")
 @json_option
-def preview(name: str, limit: int, as_json: bool) -> None:
+def preview(name: str, limit: int | None, as_json: bool) -> None:
     """Show who would get what and when; writes nothing."""
     lines = preview_lines(database(), name)
-    text = [*map(_preview_text, lines[:limit]), *([f"and {len(lines) - limit} more"] if len(lines) > limit else [])]
-    _print([_preview_facts(each) for each in lines[:limit]], as_json, "\n".join([*text, _summary(lines)]))
+    shown = lines[: limit or (len(lines) if as_json else PREVIEW_ROWS)]
+    rest = [f"and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
+    text = [*map(_preview_text, shown), *rest, _summary(lines)]
+    _print([_preview_facts(each) for each in shown], as_json, "\n".join(text))
 
 
 def _act(action: Callable[[Scope, str], None], name: str, text: str) -> None:

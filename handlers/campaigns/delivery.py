@@ -31,6 +31,7 @@ from handlers.campaigns.senders import (
     open_board,
     release,
     reserve,
+    take_back,
 )
 from handlers.campaigns.tables import (
     ACTIVE,
@@ -209,16 +210,18 @@ class _Delivery:
                 errors.append(f"{sender.name}: {error}")
         if errors:
             raise Retry("; ".join(errors))
-        raise self._postponed(full.value)
+        is_cooling = all(each.is_cooling(now) for each in self._target.senders)
+        raise self._postponed("all senders have a cooldown" if is_cooling else full.value)
 
     def _postponed(self, reason: str) -> Exception:
-        """To the next slot with room. No attempt is used."""
+        """Plan the message again, for the next slot with room. No attempt is used."""
         campaign, row, now = self._target.campaign, self._target.row, self._job.now
 
         def work(connection: Connection) -> datetime | None:
             board = open_board(connection, campaign, self._channel, now)
             if board is None:
                 return None
+            take_back(connection, self._message)  # of an earlier run that was killed
             slot_at, at, sender_id = board.assign(row.zone, now, self._effect.key)
             planned = {"slot_at": slot_at, "scheduled_at": at, "sender_id": sender_id}
             self._change(planned, QUEUED)(connection)

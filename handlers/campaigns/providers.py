@@ -19,6 +19,8 @@ from mayfly import Dead, Job, MayflyError, Retry, setting
 # Otherwise a user with the right to add senders could send any setting to their own server.
 CREDENTIAL = r"SENDER_[A-Z0-9_]{1,57}"
 ACCOUNT_ERRORS = (401, 403)  # the account is at fault, not the message
+# Gmail reports them with status 403: https://developers.google.com/workspace/gmail/api/guides/handle-errors
+RATE_LIMITS = {"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded"}
 TWILIO_URL = "https://api.twilio.com"
 VOICE = "voicemail"
 
@@ -103,7 +105,17 @@ def _over_gmail(
     if response.status == ACCOUNT_ERRORS[0]:
         forget_token(job, sender)
         raise SenderBusy(f"{response.host} refused the access token: it will be refreshed")
+    if response.status == ACCOUNT_ERRORS[1] and _reasons(response) & RATE_LIMITS:
+        raise SenderBusy(f"{response.host} has a rate limit for this account")
     return _answer(response, "id")
+
+
+def _reasons(response: HttpResponse) -> set[str]:
+    """Of an error, as Google's APIs report it."""
+    try:
+        return {str(each["reason"]) for each in response.json()["error"]["errors"]}
+    except (Retry, KeyError, TypeError):
+        return set()
 
 
 # --- Twilio -----------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def reserve(job: Job, message: StepMessage, sender: Sender, campaign: Campaign) 
             return Reservation.ENDED
         if (held.sender_id, held.reserved_on) == (sender.id, today) and held.slot_at >= begins_at:
             return Reservation.GRANTED
-        _take_back(connection, message, held)
+        take_back(connection, message)
         day = _locked_day(connection, sender, today)
         if day.sends >= day.day_limit:
             return Reservation.DAY_FULL
@@ -178,19 +178,16 @@ def _locked_day(connection: Connection, sender: Sender, date: str) -> Row[Any]:
 
 def release(job: Job, message: StepMessage) -> None:
     """The message was certainly not sent."""
-
-    def work(connection: Connection) -> None:
-        _take_back(connection, message, connection.execute(HELD, key_of(message)).one())
-
-    job.write(work)
+    job.write(lambda connection: take_back(connection, message))
 
 
 def keep_counted(job: Job, message: StepMessage) -> None:
-    """The message may have been sent: it stays counted, and sending it again counts once more."""
+    """The message may have been sent: it stays counted for the day, and sending it again counts once more."""
     job.write(lambda connection: connection.execute(UPDATE_MESSAGE, {**key_of(message), "reserved_on": None}))
 
 
-def _take_back(connection: Connection, message: StepMessage, held: Row[Any]) -> None:
+def take_back(connection: Connection, message: StepMessage) -> None:
+    held = connection.execute(HELD, key_of(message)).one()
     if held.reserved_on is None:
         return
     connection.execute(UNCOUNT_SEND, {"of_sender": held.sender_id, "of_date": held.reserved_on})

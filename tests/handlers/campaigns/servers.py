@@ -36,6 +36,7 @@ class Fault(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     accepts: bool = False
     silent_seconds: float = 0.0  # before the answer, longer than a client waits
+    error: Any = "fault"
 
 
 @dataclass
@@ -163,7 +164,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
         elif fault.silent_seconds:
             time.sleep(fault.silent_seconds)
         elif fault.status:
-            self._answer(fault.status, {"error": "fault"}, fault.headers)
+            self._answer(fault.status, {"error": fault.error}, fault.headers)
         else:
             self.connection.close()
 

@@ -76,6 +76,19 @@ def test_a_preview_shows_what_a_launch_does_and_writes_nothing(spring: World, cl
 
 
 @SQLITE
+def test_a_preview_as_json_is_complete(world: World) -> None:
+    """The text has the first rows."""
+    world.sender()
+    world.contacts(30)
+    world.campaign()
+
+    facts, text = json.loads(run("preview", "spring", "--json").output), run("preview", "spring").output
+
+    assert len(facts) == 30
+    assert "\nand 10 more\n30 messages to 30 contacts" in text
+
+
+@SQLITE
 def test_operators_launch_pause_resume_and_cancel(spring: World) -> None:
     """Each says what happens next."""
     assert run("launch", "spring").output == "Campaign spring starts at 2026-05-04 08:05:00 UTC.\n"

@@ -258,6 +258,25 @@ def test_a_revoked_account_has_a_cooldown_and_others_send_its_messages(
 
 
 @SQLITE
+def test_a_rate_limit_of_gmail_is_no_revoked_account(
+    world: World, servers: MessageServers, clock: FrozenDateTimeFactory
+) -> None:
+    """Its status is 403, too; the account has no cooldown, and the message is sent later."""
+    limited = Fault(403, error={"errors": [{"reason": "userRateLimitExceeded"}]})
+    faults = one_after_the_other(limited)
+    servers.fault = lambda _path: next(faults)
+    world.sender("gmail", "gmail")
+    world.contacts(1)
+    world.campaign()
+    launch(database(), "spring")
+
+    drained = pass_time(clock, HOUR)
+
+    assert drained.outcomes["failed"] == 1
+    assert (world.statuses(), world.rows(t.sender_accounts)[0].cooldown_until) == ({"SENT": 1}, None)
+
+
+@SQLITE
 def test_a_token_is_refreshed_once_and_used_until_it_expires(
     world: World, servers: MessageServers, clock: FrozenDateTimeFactory
 ) -> None:
@@ -345,10 +364,11 @@ def test_a_sender_with_a_wrong_credential_has_a_cooldown(
     send_sms(world)
     world.change(t.sender_accounts, credential=credential)
 
-    pass_time(clock, HOUR)
+    drained = pass_time(clock, HOUR)
 
     [sender] = world.rows(t.sender_accounts)
     assert sender.cooldown_reason == reason
+    assert drained.runs[-1].outcome.waiting_for == "all senders have a cooldown"
 
 
 @SQLITE
