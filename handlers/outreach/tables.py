@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 
-from sqlalchemy import JSON, Column, Connection, Integer, String, Table, func, select, update
+from sqlalchemy import Column, Connection, Integer, String, Table, func, select, update
 
 from handlers.mail.tables import templates
 from handlers.mail.templates import find_template
 from handlers.outreach.payloads import Outreach
-from handlers.schema import Id, UtcTimestamp, metadata
+from handlers.schema import Id, Json, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Dead, Job
 
@@ -42,7 +42,7 @@ recipients = Table(
     Column("list_key", String(190), nullable=False),
     Column("email", String(190), nullable=False),
     Column("name", String(190), nullable=False),
-    Column("fields", JSON),  # an object: further values for templates
+    Column("fields", Json),  # an object: further values for templates
 )
 
 

@@ -1,6 +1,6 @@
 """Let days pass: each job runs when it is due, and the recurring jobs run as scheduled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 from freezegun.api import FrozenDateTimeFactory
@@ -19,14 +19,14 @@ def pass_time(clock: FrozenDateTimeFactory, duration: timedelta) -> Drained:
     return drained
 
 
-def pass_days(clock: FrozenDateTimeFactory, days: int = 1, at_noon: Callable[[], object] = lambda: None) -> list[Run]:
-    """Half days, each with the recurring jobs. `at_noon` is called in the middle of each day."""
-    return [run for each in range(2 * days) for run in _half_day(clock, at_noon if each % 2 else lambda: None)]
+def pass_days(clock: FrozenDateTimeFactory, days: int = 1) -> list[Run]:
+    """With the recurring jobs."""
+    return [run for _ in range(days) for run in _day(clock)]
 
 
-def _half_day(clock: FrozenDateTimeFactory, before: Callable[[], object]) -> Iterator[Run]:
-    before()
+def _day(clock: FrozenDateTimeFactory) -> Iterator[Run]:
     enqueue("process_followups")
     enqueue("reset_warmup", delay=DAY / 4)
-    enqueue("close_campaigns", delay=DAY / 2 - HOUR)
-    yield from pass_time(clock, DAY / 2).runs
+    enqueue("process_followups", delay=DAY / 2)
+    enqueue("close_campaigns", delay=DAY - HOUR)
+    yield from pass_time(clock, DAY).runs

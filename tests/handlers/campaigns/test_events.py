@@ -50,7 +50,7 @@ def test_a_pause_cancels_what_is_pending_and_a_resume_plans_it_again(
     sent_while_paused = len(servers.received) - sent_before
 
     resume(database(), "spring")
-    pass_days(clock, 8)
+    pass_days(clock, 5)
 
     assert 0 < sent_before < 8
     assert paused == ({"SENT": sent_before, "CANCELLED": 8 - sent_before}, {"done", "cancelled"})
@@ -100,7 +100,7 @@ def test_a_resume_right_after_a_pause_loses_and_repeats_nothing(
     pause(database(), "spring")
     resume(database(), "spring")
 
-    pass_days(clock, 8)
+    pass_days(clock, 5)
 
     assert launched.statuses() == {"SENT": 16}
     assert {len(each) for each in servers.by_recipient.values()} == {2}
@@ -145,7 +145,7 @@ def test_later_messages_to_a_stopped_contact_are_skipped_with_the_reason(
     launched.change(t.contacts, t.contacts.c.id == 6, banned=1)
     pass_time(clock, 4 * MINUTE)
 
-    pass_days(clock, 6)
+    pass_days(clock, 4)
 
     reasons = {number: launched.execution(number).reason for number in range(1, 8)}
     stopped = {f"{number}@example.com" for number in range(1, 7)}
@@ -172,7 +172,7 @@ def test_a_bounce_stops_the_contact_and_counts_for_the_sender(
     assert (launched.execution(1).status, launched.execution(1).reason) == ("FAILED", "ann: 550 5.1.1 no such user")
     assert [row.reason for row in launched.rows(suppressions)] == ["bounced"]
     assert (sender.bounces, launched.statuses()["SENT"]) == (1, 7)
-    pass_days(clock, 6)
+    pass_days(clock, 4)
     assert len(launched.rows(t.executions, t.executions.c.contact_id == 1)) == 1
 
 
@@ -206,7 +206,7 @@ def test_jobs_that_end_without_their_handler_end_their_executions(
     killed = "UPDATE mayfly_jobs SET status = 'dead', last_error = 'killed by SIGKILL' WHERE id = :id"
     launched.database.run(lambda connection: connection.execute(killed, {"id": by_contact[2]}))
 
-    pass_days(clock, 8)
+    pass_days(clock, 5)
 
     assert (launched.execution(1).status, launched.execution(1).reason) == ("SKIPPED", "its job was cancelled")
     assert (launched.execution(2).status, launched.execution(2).reason) == ("FAILED", "killed by SIGKILL")
@@ -222,7 +222,7 @@ def test_the_figures_of_a_campaign_are_metrics(launched: World, clock: FrozenDat
     drain()
 
     points = {row.name: row.value for row in launched.rows(metric_points)}
-    pass_days(clock, 8)
+    pass_days(clock, 5)
 
     [campaign] = launched.rows(t.campaigns)
     assert points["campaign.1.contacts"] == 8

@@ -26,7 +26,7 @@ def test_the_example_is_a_campaign(
         world.database.run_sqlalchemy(lambda connection: connection.exec_driver_sql(statement))  # noqa: B023
     launch(database(), "fair-2026")
 
-    pass_days(clock, 12)
+    pass_days(clock, 9)
 
     assert servers.to("bob@example.com") == ["Your visit to stand B 12", "A question, Bob"]
     assert servers.to("eve@example.com") == ["Your visit to stand B 12", "A question, Eve"]

@@ -38,7 +38,7 @@ def test_each_contact_gets_each_step_once_and_in_order(
     world.campaign(StepSpec("email"), StepSpec("sms"), StepSpec("sms", wait_days=1), StepSpec("voicemail", day=4))
     launch(database(), "spring")
 
-    pass_days(clock, 9)
+    pass_days(clock, 8)
 
     assert (world.status_of(), world.statuses()) == ("COMPLETED", {"SENT": 28})
     for number in range(1, 8):
