@@ -69,6 +69,11 @@ class WaitingLanes:
         """The lanes that runners have taken so far, in this order."""
         return self._taken + (self._listed[: self._queue.taken] if self._queue else [])
 
+    @property
+    def served(self) -> list[str]:
+        """Each lane once: one that was listed again, and then had no jobs, was taken twice."""
+        return list(dict.fromkeys(self.taken))
+
     def offer(
         self, cycle_id: int, plan: Plan, known_taken: int = 0, begins_with: Mapping[str, int] | None = None
     ) -> None:
