@@ -151,10 +151,16 @@ def test_an_interrupted_job_is_claimed_first_and_alone(database: Database) -> No
 def test_an_empty_lane_is_not_entered(database: Database) -> None:
     """The runner tries the next one, without a lock."""
     claims = make_claims(database)
+    asked = False
 
-    batch = claims.next_in("mail", None, lambda connection: may_enter(connection, "mail"))
+    def may_enter_mail(_connection: Connection) -> bool:
+        nonlocal asked
+        asked = True
+        return True
 
-    assert batch is None
+    batch = claims.next_in("mail", None, may_enter_mail)
+
+    assert (batch, asked) == (None, False)
     assert database.read(live_by_lane) == {"default": 1}
 
 
