@@ -169,8 +169,8 @@ class FullCycle:
             yield from step.summary_lines()
         if self.planned.plan.paused:
             yield f"Paused lanes: {', '.join(self.planned.plan.paused)}"
-        if self.waiting_lanes.taken:
-            yield f"Lanes served by runners of other lanes: {len(self.waiting_lanes.taken)}"
+        if self.waiting_lanes.served:
+            yield f"Lanes served by runners of other lanes: {len(self.waiting_lanes.served)}"
         if self.supervisor.left_running:
             yield f"Left running: {len(self.supervisor.left_running)}"
 
@@ -201,7 +201,7 @@ class FullCycle:
             guard_fired=self.supervisor.guard_fired,
         )
         log_summary(self.context, summary)
-        for figures in lane_figures(summary, self.waiting_lanes.taken):
+        for figures in lane_figures(summary, self.waiting_lanes.served):
             self.context.log.write(log_messages.lane_summary(figures))
         return self._record(summary)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import inf
+from zlib import crc32
 
 from dispatcher.context import CycleContext
 from mayfly.clock import monotonic
@@ -30,13 +31,15 @@ def shared_settings(settings: Settings, lane: str) -> str | None:
 def in_order(settings: Settings, waiting: Sequence[PlannedLane]) -> list[str]:
     """As they are served: lanes with the same settings together where rank and waiting time are equal.
 
-    Lanes whose pool has no slot come last, because no free slot of this host helps them.
+    Lanes whose pool has no slot come last, because no free slot of this host helps them. The rest is shuffled: on
+    MySQL a claim also locks the first job of the next lane by name, so neighbours should not be claimed at once.
     """
     first: dict[str | None, int] = {}
 
-    def key(each: PlannedLane) -> tuple[bool, int, int, int]:
-        group = first.setdefault(shared_settings(settings, each.count.lane.name), len(first))
-        return each.crowded_out, each.count.lane.rank, -each.count.passed_over, group
+    def key(each: PlannedLane) -> tuple[bool, int, int, int, int]:
+        name = each.count.lane.name
+        group = first.setdefault(shared_settings(settings, name), len(first))
+        return each.crowded_out, each.count.lane.rank, -each.count.passed_over, group, crc32(name.encode())
 
     return [each.count.lane.name for each in sorted(waiting, key=key)]
 
@@ -68,6 +71,11 @@ class WaitingLanes:
     def taken(self) -> list[str]:
         """The lanes that runners have taken so far, in this order."""
         return self._taken + (self._listed[: self._queue.taken] if self._queue else [])
+
+    @property
+    def served(self) -> list[str]:
+        """Each lane once: one that was listed again, and then had no jobs, was taken twice."""
+        return list(dict.fromkeys(self.taken))
 
     def offer(
         self, cycle_id: int, plan: Plan, known_taken: int = 0, begins_with: Mapping[str, int] | None = None

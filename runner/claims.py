@@ -57,6 +57,10 @@ def next_claim_size(size: int, jobs: int, seconds: float) -> int:
     return size
 
 
+class _StaysInItsLane(Exception):
+    """A runner may not enter a lane: what it has claimed there is rolled back."""
+
+
 class ClaimLock:
     """A small file, locked during large claims: one per lane, and one per source.
 
@@ -145,7 +149,6 @@ class Claims:
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
     _is_fresh: bool = True  # nothing was claimed yet
     _may_enter: Callable[[Connection], bool] | None = None  # during `next_in`
-    _has_entered: bool = False
     _is_short: bool = False  # the last claim found fewer jobs than requested
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
@@ -200,16 +203,16 @@ class Claims:
     def next_in(
         self, lane: str, begins_with: int | None, may_enter: Callable[[Connection], bool]
     ) -> list[Job] | None:
-        """Claim in another lane, for a runner that holds no jobs; None if it must stay in its lane.
+        """Claim in another lane, for a runner that holds no jobs. None: it has no jobs, or may not be entered.
 
-        `may_enter` decides that, in the transaction of the claim.
+        `may_enter` decides that at the end of the transaction of the claim: it takes a lock of the whole fleet.
         """
         before = self.assignment
         self._move_to(replace(before, lane=lane, begins_with=begins_with))
-        self._may_enter, self._has_entered = may_enter, False
+        self._may_enter = may_enter
         batch = self._claim_batch(min(self.size, MIN_BATCH_FOR_CLAIM_LOCK - 1))
         self._may_enter = None
-        if not self._has_entered:
+        if not batch:
             self._move_to(before)
             return None
         self._timed_jobs = len(batch)
@@ -236,7 +239,10 @@ class Claims:
         elif self.lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
             claimed = self._claim_locked(self.lock, size)
         else:
-            claimed = self._claim_jobs(size)
+            try:
+                claimed = self._claim_jobs(size)
+            except _StaysInItsLane:
+                claimed = Claimed((), was_due=False)
         self.needs_fresh = claimed.needs_fresh
         self.was_due = claimed.was_due and not claimed.needs_fresh
         jobs = jobs_from(claimed, self.assignment.lane)
@@ -263,15 +269,13 @@ class Claims:
         claimant, now = self._claimant(), self.database.clock.now()
 
         def work(connection: Connection) -> Claimed:
-            if self._may_enter is not None:
-                self._has_entered = self._may_enter(connection)
-                if not self._has_entered:
-                    return Claimed((), was_due=False)
             claimed = claim(connection, claimant, size, now, cursor)
             if if_empty is not None and not claimed.rows:
                 if_empty()
             for step in self.steps:
                 claimed = step(connection, claimant, size, claimed)
+            if self._may_enter is not None and not (claimed.rows and self._may_enter(connection)):
+                raise _StaysInItsLane
             return claimed
 
         return self.database.run(work)

@@ -50,12 +50,12 @@ class LaneChanges:
         return self.runner.assignment.deadline - monotonic()
 
     def _enter(self, waiting: WaitingLane) -> list[Job]:
-        """Empty if the lane has a runner by now, or no jobs."""
+        """Empty if the lane has a runner by now, or no jobs for this one."""
         runner, until = self.runner, monotonic() + ENTRY_TIMEOUT_SECONDS
         has_full_window = self._seconds_left >= FULL_WINDOW * runner.assignment.window_seconds
         begins_with = waiting.begins_with if has_full_window else None
         earlier = [*runner.pauses.left_lanes, runner.pauses.lane]
-        entry = Entry.PLANNING
+        entry: Entry | None = None  # not asked: the lane has no jobs
 
         def may_enter(connection: Connection) -> bool:
             nonlocal entry
@@ -67,6 +67,7 @@ class LaneChanges:
         batch = runner.claims.next_in(waiting.lane, begins_with, may_enter)
         while entry is Entry.PLANNING and monotonic() < until:
             pause_between(*ENTRY_PAUSE_SECONDS)
+            entry = None
             batch = runner.claims.next_in(waiting.lane, begins_with, may_enter)
         if batch is None:
             runner.page.note_lane(number_before)

@@ -154,7 +154,7 @@ def take_over(connection: Connection, worker_id: str, process: Process, now: dat
 
 
 def enter_lane(connection: Connection, worker_id: str, lane: str, earlier: Sequence[str]) -> Entry:
-    """Move the runner's row to a lane without a runner. Called in the transaction of its first claim there.
+    """Move the runner's row to a lane without a runner, at the end of the transaction of its first claim there.
 
     So the rows always show where runners work, and every plan counts them there: caps hold at any moment.
     """

@@ -13,8 +13,8 @@ from mayfly.db.database import Database
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.fleet.runners import MAX_EARLIER_LANES, EndedRunner, Entry, close_runner, enter_lane, live_by_lane
 from mayfly.job import Job
-from mayfly.schema.metadata import runners
-from tests.database.factories import insert_runner, make_claims
+from mayfly.schema.metadata import jobs, runners
+from tests.database.factories import insert_runner, make_claims, rows_of
 from tests.factories import insert_row
 from tests.sqlalchemy_engines import run
 
@@ -128,6 +128,10 @@ def test_a_refused_runner_stays_in_its_lane(database: Database) -> None:
 
     later = insert_row(database)
     assert (batch, ids(claims.next())) == (None, [later])
+    assert {each.lane: each.status for each in rows_of(database, jobs)} == {
+        "mail": "pending",
+        "default": "processing",
+    }
 
 
 def test_an_interrupted_job_is_claimed_first_and_alone(database: Database) -> None:
@@ -144,6 +148,22 @@ def test_an_interrupted_job_is_claimed_first_and_alone(database: Database) -> No
     assert ids(claims.next()) == [older]
 
 
+def test_an_empty_lane_is_not_entered(database: Database) -> None:
+    """The runner tries the next one, without a lock."""
+    claims = make_claims(database)
+    asked = False
+
+    def may_enter_mail(_connection: Connection) -> bool:
+        nonlocal asked
+        asked = True
+        return True
+
+    batch = claims.next_in("mail", None, may_enter_mail)
+
+    assert (batch, asked) == (None, False)
+    assert database.read(live_by_lane) == {"default": 1}
+
+
 def test_a_suspect_is_left_to_a_fresh_runner(database: Database) -> None:
     """A job that crashed a process runs in one that has run nothing else."""
     claims = make_claims(database)
@@ -153,7 +173,8 @@ def test_a_suspect_is_left_to_a_fresh_runner(database: Database) -> None:
 
     batch = claims.next_in("mail", None, lambda connection: may_enter(connection, "mail"))
 
-    assert (batch, claims.needs_fresh) == ([], True)
+    assert batch is None
+    assert database.read(live_by_lane) == {"default": 1}
 
 
 @pytest.mark.parametrize("pending", [0, 2])

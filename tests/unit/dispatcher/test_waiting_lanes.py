@@ -70,7 +70,8 @@ def test_lanes_with_the_same_settings_wait_together() -> None:
 
     plan = plan_runners(counted(settings, "0", "a", "b", "c", "d", "e"), {}, Slots(1))
 
-    assert waiting(settings, plan) == ["a", "c", "e", "b", "d"]
+    *first, fourth, fifth = waiting(settings, plan)
+    assert (set(first), {fourth, fifth}) == ({"a", "c", "e"}, {"b", "d"})
 
 
 def test_lanes_of_a_full_pool_wait_last() -> None:
@@ -100,4 +101,4 @@ def test_a_thousand_lanes_are_planned() -> None:
     plan = plan_runners(counted(settings, *lanes), {}, Slots(32))
 
     assert plan.runners == 32
-    assert waiting(settings, plan) == lanes[32:]
+    assert sorted(waiting(settings, plan)) == lanes[32:]
