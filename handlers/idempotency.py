@@ -4,6 +4,7 @@ open → handed over → done. If a run finds `handed over`, an earlier run call
 response: the effect may have happened.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from mayfly import Job, Retry
 
 OPEN, HANDED_OVER, DONE = "open", "handed over", "done"
 HOLD, RESEND = "hold", "resend"
+
+AlsoWrite = Callable[[Connection], object]  # commits together with the change of an effect
 
 effects = Table(
     "app_idempotency",
@@ -62,7 +65,7 @@ class Effect:
 
         return self._job.write(find)
 
-    def hand_over(self, provider: str, found: str = OPEN) -> None:
+    def hand_over(self, provider: str, found: str = OPEN, also: AlsoWrite | None = None) -> None:
         """Record that the provider is about to be called. `found` is the state that this run has read."""
         mark = (
             update(effects)
@@ -72,6 +75,8 @@ class Effect:
 
         def write(connection: Connection) -> EffectRecord:
             connection.execute(mark)
+            if also is not None:
+                also(connection)
             return self._select(connection)
 
         record = self._job.write(write)
@@ -84,14 +89,14 @@ class Effect:
         keep = update(effects).where(effects.c.effect_key == self.key, effects.c.state == HANDED_OVER)
         self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
 
-    def complete(self, answer: str) -> None:
-        self._settle(DONE, answer)
+    def complete(self, answer: str, also: AlsoWrite | None = None) -> None:
+        self._settle(DONE, answer, also)
 
-    def reopen(self, answer: str) -> None:
+    def reopen(self, answer: str, also: AlsoWrite | None = None) -> None:
         """Record that the effect has certainly not happened."""
-        self._settle(OPEN, answer)
+        self._settle(OPEN, answer, also)
 
-    def _settle(self, state: str, answer: str) -> None:
+    def _settle(self, state: str, answer: str, also: AlsoWrite | None) -> None:
         owner = self._owner()
         settle = (
             update(effects)
@@ -103,7 +108,13 @@ class Effect:
             )
             .values(state=state, answer=answer, changed_at=owner["changed_at"])
         )
-        self._job.write(lambda connection: connection.execute(settle))
+
+        def write(connection: Connection) -> None:
+            connection.execute(settle)
+            if also is not None:
+                also(connection)
+
+        self._job.write(write)
 
     def _select(self, connection: Connection) -> EffectRecord:
         columns = [effects.c[name] for name in EffectRecord._fields]

@@ -40,11 +40,12 @@ from handlers.campaigns.tables import (
     enrolments,
     executions,
 )
-from handlers.idempotency import DONE, HANDED_OVER, Effect, EffectRecord, may_resend
+from handlers.idempotency import DONE, HANDED_OVER, AlsoWrite, Effect, EffectRecord, may_resend
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.message import render
 from handlers.mail.payloads import Mail
 from handlers.mail.templates import find_template
+from handlers.mailroom.deliveries import Delivery, Origin
 from handlers.suppressions import BOUNCED, suppress
 from mayfly import Dead, Job, Retry, Snooze
 
@@ -94,6 +95,8 @@ class _Delivery:
     def __init__(self, job: Job, message: StepMessage, channel: str, target: Target) -> None:
         self._job, self._message, self._channel, self._target = job, message, channel, target
         self._effect = Effect(job, "campaign", f"{message.campaign}:{message.step}:{message.contact}")
+        origin = Origin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
+        self._row = Delivery(job, self._effect.key, target.contact.email or "", origin)
         self._state = ""  # of the effect, as last read by this run
 
     def run(self) -> dict[str, str]:
@@ -175,10 +178,12 @@ class _Delivery:
         parts = {"subject": subject, "text": text, "html": html}
         rendered = {name: source and render(source, context, name) for name, source in parts.items()}
         try:
-            mail = Mail.model_validate({"to": contact.email, "unsubscribe": link, **rendered})
+            fields = {"to": contact.email, "unsubscribe": link, "reply_to": self._row.replies_to, **rendered}
+            mail = Mail.model_validate(fields)
         except ValidationError as error:
             raise Dead(f"the email is not valid: {error.errors()[0]['msg']}") from None
-        return RenderedMessage(EMAIL, contact.email, rendered["text"] or "", mail, self._effect.key)
+        text, bounces_to = rendered["text"] or "", self._row.bounces_to
+        return RenderedMessage(EMAIL, contact.email, text, mail, self._effect.key, bounces_to)
 
     # --- senders ------------------------------------------------------------------------------------------
 
@@ -215,22 +220,34 @@ class _Delivery:
                 raise Retry(f"handed over to {sender.name}, outcome unknown: sending it again") from error
             raise _doubt(sender.name, str(error)) from error
         except MessageRefused as error:
-            self._take_back(str(error))
+            self._refuse(sender, error)
             if error.is_bounce:
                 self._record_bounce(sender, str(error))
             raise Dead(f"{sender.name}: {error}") from error
         except (SenderFailed, SenderBusy, Retry, Snooze, Dead) as error:
             self._take_back(str(error))
             raise
-        self._effect.complete(answer)
+        self._effect.complete(answer, self._with_row(lambda connection: self._row.complete(connection, answer)))
         return answer
 
     def _before(self, sender: Sender) -> None:
-        self._effect.hand_over(sender.name, self._state)
+        record = self._with_row(lambda connection: self._row.hand_over(connection, sender.name, sender.address))
+        self._effect.hand_over(sender.name, self._state, record)
         self._state = HANDED_OVER
 
-    def _take_back(self, answer: str) -> None:
-        self._effect.reopen(answer)
+    def _with_row(self, write: AlsoWrite) -> AlsoWrite | None:
+        """Only emails have a row in app_mail_deliveries."""
+        return write if self._channel == EMAIL else None
+
+    def _refuse(self, sender: Sender, error: MessageRefused) -> None:
+        name, address, reply = sender.name, sender.address, str(error)
+        self._take_back(
+            reply,
+            self._with_row(lambda connection: self._row.refuse(connection, name, address, reply, error.is_bounce)),
+        )
+
+    def _take_back(self, answer: str, also: AlsoWrite | None = None) -> None:
+        self._effect.reopen(answer, also)
         self._state = self._effect.load().state
         release(self._job, self._message)
 

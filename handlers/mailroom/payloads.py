@@ -5,24 +5,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from handlers.mail.payloads import Address
-from handlers.mailroom.tables import DEFAULT_TENANT
-from handlers.payloads import EffectName, Id, Line, Payload
+from handlers.payloads import DEFAULT_TENANT, EffectName, Id, Line, Payload, Tenant
 
 MAX_TEXT_LENGTH = 1 << 20  # of a body in a payload
 
-Tenant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 BlobHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 MessageId = Annotated[str, StringConstraints(min_length=1, max_length=998)]
 MessageType = Literal["plain", "reply", "auto_reply", "bounce", "complaint", "warmup"]
 
 
 class InboundAttachment(Payload):
-    """Its content is base64, or a blob that is stored already."""
+    """Its content is base64. Large ones do not fit into a payload: store the raw message instead."""
 
     name: Annotated[Line, StringConstraints(max_length=255)] = ""
     type: Annotated[Line, StringConstraints(max_length=190)] = "application/octet-stream"
-    content: str | None = None
-    blob_hash: BlobHash | None = None
+    content: str = ""
 
 
 class InboundEmail(Payload):

@@ -9,7 +9,6 @@ from sqlalchemy.dialects.mysql import MEDIUMBLOB
 
 from handlers.schema import MYSQL, Id, Json, LongText, UtcTimestamp, metadata
 
-DEFAULT_TENANT = "default"
 MAX_TENANT_LENGTH = 64
 MAX_ID_LENGTH = 255  # of the Message-IDs that are compared; longer ones are shortened with a hash
 MAX_REASON_LENGTH = 500

@@ -28,6 +28,33 @@ COVERED_BY = {
         "boards/test_publish_post.py::test_doubt_is_resolved_by_the_key",
     ),
     "boards/publication.py": ("boards/test_due_posts.py::test_a_due_post_becomes_one_job",),
+    "mailroom/blobs.py": (
+        "mailroom/test_inbound.py::test_a_message_is_stored_with_its_parts",
+        "mailroom/test_retention.py::test_expired_mail_is_deleted_and_the_rest_stays",
+    ),
+    "mailroom/bounces.py": (
+        "mailroom/test_bounces.py::test_a_hard_bounce_suppresses_the_address_and_ends_its_campaigns",
+        "mailroom/test_bounces.py::test_the_third_soft_bounce_within_30_days_is_hard",
+        "mailroom/test_bounces.py::test_a_bounce_of_an_unknown_email_is_an_orphan",
+    ),
+    "mailroom/campaign_mail.py": (
+        "mailroom/test_deliveries.py::test_an_email_of_a_campaign_is_sent_from_its_template",
+    ),
+    "mailroom/deliveries.py": (
+        "mailroom/test_deliveries.py::test_each_sent_email_has_a_row",
+        "mailroom/test_bounces.py::test_a_hard_bounce_suppresses_the_address_and_ends_its_campaigns",
+    ),
+    "mailroom/followups.py": (
+        "mailroom/test_inbound.py::test_a_reply_stops_the_sequence_and_an_automatic_one_does_not",
+        "mailroom/test_inbound.py::test_a_complaint_suppresses_the_recipient_of_the_email",
+    ),
+    "mailroom/inbound.py": (
+        "mailroom/test_inbound.py::test_a_message_is_stored_with_its_parts",
+        "mailroom/test_inbound.py::test_a_message_that_comes_twice_is_one",
+    ),
+    "mailroom/intake.py": ("mailroom/test_inbound.py::test_the_recipient_decides_to_whom_a_message_belongs",),
+    "mailroom/mailboxes.py": ("mailroom/test_mailboxes.py::test_new_messages_are_stored_and_then_flagged",),
+    "mailroom/retention.py": ("mailroom/test_retention.py::test_expired_mail_is_deleted_and_the_rest_stays",),
     "maintenance/health.py": (
         "maintenance/test_health.py::test_a_healthy_host_is_green",
         "maintenance/test_health.py::test_one_problem_is_reported_once",
