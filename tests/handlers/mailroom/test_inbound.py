@@ -1,7 +1,9 @@
 """Inbound messages: stored as a whole, once, whatever they look like, and what follows from them."""
 
+import os
 from base64 import b64encode
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handlers.mailroom.blobs import read_blob
-from handlers.mailroom.intake import Envelope, MessageTooLarge, take_in
+from handlers.mailroom.intake import Envelope, MessageTooLarge, main, take_in
 from mayfly import database, enqueue
 from mayfly.testing import drain
 from tests.handlers.mailroom.office import NOON, MailOffice
@@ -188,6 +190,29 @@ def test_a_message_that_is_too_large_is_refused(office: MailOffice, monkeypatch:
         take_in(database(), b"x" * 11, Envelope())
 
     assert office.count("app_mail_blobs") == 0
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("arguments", "settings", "code"),
+    [
+        (["--recipient", "ann@shop.example"], {}, os.EX_OK),
+        (["--tenant", "a/b"], {}, os.EX_TEMPFAIL),
+        (["--wrong"], {}, os.EX_TEMPFAIL),
+        ([], {"MAIL_STORE": "/nonexistent"}, os.EX_TEMPFAIL),
+        ([], {"MAIL_MAX_BYTES": "many"}, os.EX_TEMPFAIL),
+        ([], {"MAIL_MAX_BYTES": "10"}, os.EX_DATAERR),
+    ],
+)
+def test_a_mail_server_tries_again_unless_the_message_is_too_large(
+    office: MailOffice, monkeypatch: pytest.MonkeyPatch, arguments: list[str], settings: dict[str, str], code: int
+) -> None:
+    """Also after a typo in its configuration or in a setting."""
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(arguments, BytesIO(message())) == code
+    assert office.count("app_mail_blobs") == (1 if code == os.EX_OK else 0)
 
 
 FIELDS: dict[str, Any] = {
