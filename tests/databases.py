@@ -16,6 +16,7 @@ from tests.servers import (
     DidNotStart,
     Dovecot,
     PgBouncer,
+    Postfix,
     PrivateProcess,
     PrivateServer,
     Server,
@@ -98,6 +99,9 @@ class Databases:
     def dovecot(self) -> Dovecot:
         """A mail server, which is removed at the end of the session like a private database server."""
         return self._started(Dovecot())
+
+    def postfix(self) -> Postfix:
+        return self._started(Postfix())
 
     def _started(self, server: Process) -> Process:
         self._private.append(server)

@@ -9,6 +9,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from tests.servers.dovecot import Dovecot
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postfix import Postfix
 from tests.servers.postgres import PostgresServer
 from tests.servers.private import PrivateProcess, PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
@@ -19,6 +20,7 @@ __all__ = [
     "Dovecot",
     "MariaDBServer",
     "PgBouncer",
+    "Postfix",
     "PostgresServer",
     "PrivateProcess",
     "PrivateServer",
