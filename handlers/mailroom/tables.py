@@ -137,7 +137,9 @@ deliveries = Table(
     Column("complained_at", UtcTimestamp),
     Column("opened_at", UtcTimestamp),
     Column("clicked_at", UtcTimestamp),
-    Column("changed_at", UtcTimestamp, nullable=False),  # finds the days whose figures must be computed again
+    Column("changed_at", UtcTimestamp, nullable=False),
+    # Whether the figures of its day include its last change: every UPDATE resets it.
+    Column("counted", SmallInteger, nullable=False, default=0, onupdate=0),
 )
 
 # One row per report and recipient. Without a delivery it is an orphan.
@@ -166,8 +168,9 @@ provider_events = Table(
     Column("event_key", String(64), nullable=False),  # hash of provider and the event's own id; unique per tenant
     Column("provider", String(16), nullable=False),
     Column("kind", String(16), nullable=False),
-    Column("delivery_id", Id),
-    Column("details", Json, nullable=False),
+    Column("status", String(16), nullable=False),  # received, applied, orphan
+    Column("delivery_id", Id),  # NULL: of no email that was sent from here
+    Column("details", Json, nullable=False),  # message_id, recipient, reason, code
     Column("occurred_at", UtcTimestamp, nullable=False),
     Column("received_at", UtcTimestamp, nullable=False),
 )
@@ -211,22 +214,39 @@ warmups = Table(
     Column("flag_percent", Integer, nullable=False),
     Column("zone", String(64), nullable=False),
     Column("started_at", UtcTimestamp, nullable=False),
+    Column("planned_on", String(10)),  # the last date of that zone whose steps are enqueued
 )
 
+# The steps of an account, per type in the order of sequence_step.
 warmup_steps = Table(
     "app_mail_warmup_steps",
     metadata,
+    Column("email_account_id", Id, primary_key=True, autoincrement=False),
+    Column("warmup_type", String(16), primary_key=True),  # outbound, inbound or engagement
+    Column("sequence_step", Integer, primary_key=True, autoincrement=False),
+    _tenant(),
+    Column("result", Json),  # counts
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("done_at", UtcTimestamp),
+)
+
+# The emails between accounts in warm-up, and their answers.
+warmup_mails = Table(
+    "app_mail_warmup_mails",
+    metadata,
     Column("id", Id, primary_key=True),
     _tenant(),
-    Column("email_account_id", Id, nullable=False),
-    Column("warmup_type", String(16), nullable=False),  # inbound, outbound or engagement
-    Column("sequence_step", Integer, nullable=False),  # unique with account and type
-    Column("partner_account_id", Id),
-    Column("message_id", String(MAX_ID_LENGTH)),
-    Column("status", String(16), nullable=False),
-    Column("details", Json),
-    Column("done_at", UtcTimestamp),
+    Column("mail_key", String(190), nullable=False),  # of the step, or of the email that it answers; unique
+    Column("from_account_id", Id, nullable=False),
+    Column("to_account_id", Id, nullable=False),
+    Column("message_id", String(MAX_ID_LENGTH), nullable=False),
+    Column("answers_id", Id),  # the email that it answers
+    Column("subject", String(MAX_REASON_LENGTH), nullable=False),
     Column("created_at", UtcTimestamp, nullable=False),
+    Column("sent_at", UtcTimestamp),
+    Column("found_at", UtcTimestamp),  # in the mailbox of its recipient
+    Column("was_spam", SmallInteger),  # it was in the spam folder
+    Column("engaged_at", UtcTimestamp),  # answered, flagged or left alone
 )
 
 # --- daily figures ----------------------------------------------------------------------------------------
@@ -246,6 +266,15 @@ daily_figures = Table(
     Column("computed_at", UtcTimestamp, nullable=False),
 )
 
+# The days that have figures, or will have.
+days = Table(
+    "app_mail_days",
+    metadata,
+    _tenant(primary_key=True),
+    Column("day", String(10), primary_key=True),  # UTC
+    Column("is_stale", SmallInteger, nullable=False),  # its figures must be computed again
+)
+
 # --- webhooks of tenants ----------------------------------------------------------------------------------
 
 webhook_endpoints = Table(
@@ -259,6 +288,7 @@ webhook_endpoints = Table(
     Column("failing_since", UtcTimestamp),
     Column("disabled_at", UtcTimestamp),
     Column("disabled_reason", String(MAX_REASON_LENGTH)),
+    Column("contact", String(190)),  # the address that gets the notice
     Column("created_at", UtcTimestamp, nullable=False),
 )
 

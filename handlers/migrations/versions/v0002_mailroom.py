@@ -135,6 +135,7 @@ def create_sent_mail() -> None:
         Column("opened_at", UtcTimestamp),
         Column("clicked_at", UtcTimestamp),
         Column("changed_at", UtcTimestamp, nullable=False),
+        Column("counted", SmallInteger, nullable=False, server_default="0"),
         CheckConstraint(
             "status IN ('open', 'sent', 'delivered', 'bounced', 'complained', 'failed')",
             name="app_mail_deliveries_status",
@@ -147,8 +148,8 @@ def create_sent_mail() -> None:
     create_index("app_mail_deliveries_provider_id", "app_mail_deliveries", "provider_message_id")
     create_index("app_mail_deliveries_recipient", "app_mail_deliveries", "recipient", "sent_at")
     create_index("app_mail_deliveries_campaign", "app_mail_deliveries", "campaign_id", "contact_id")
-    create_index("app_mail_deliveries_sent", "app_mail_deliveries", "sent_at")
-    create_index("app_mail_deliveries_changed", "app_mail_deliveries", "changed_at")
+    create_index("app_mail_deliveries_sent", "app_mail_deliveries", "tenant_id", "sent_at")
+    create_index("app_mail_deliveries_uncounted", "app_mail_deliveries", "counted", "id")
     create_table(
         "app_mail_bounces",
         Column("id", Id, primary_key=True, autoincrement=True),
@@ -174,10 +175,12 @@ def create_sent_mail() -> None:
         Column("event_key", String(64), nullable=False),
         Column("provider", String(16), nullable=False),
         Column("kind", String(16), nullable=False),
+        Column("status", String(16), nullable=False),
         Column("delivery_id", Id),
         Column("details", JSON, nullable=False),
         Column("occurred_at", UtcTimestamp, nullable=False),
         Column("received_at", UtcTimestamp, nullable=False),
+        CheckConstraint("status IN ('received', 'applied', 'orphan')", name="app_mail_events_status"),
     )
     create_index("app_mail_events_key", "app_mail_events", "tenant_id", "event_key", unique=True)
     create_index("app_mail_events_received", "app_mail_events", "received_at")
@@ -217,29 +220,38 @@ def create_accounts() -> None:
         Column("flag_percent", Integer, nullable=False, server_default="20"),
         Column("zone", String(64), nullable=False, server_default="UTC"),
         Column("started_at", UtcTimestamp, nullable=False),
+        Column("planned_on", String(10)),
     )
     create_table(
         "app_mail_warmup_steps",
+        Column("email_account_id", Id, primary_key=True, autoincrement=False),
+        Column("warmup_type", String(16), primary_key=True),
+        Column("sequence_step", Integer, primary_key=True, autoincrement=False),
+        Column("tenant_id", String(64), nullable=False),
+        Column("result", JSON),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("done_at", UtcTimestamp),
+        CheckConstraint("warmup_type IN ('outbound', 'inbound', 'engagement')", name="app_mail_warmup_steps_type"),
+    )
+    create_table(
+        "app_mail_warmup_mails",
         Column("id", Id, primary_key=True, autoincrement=True),
         Column("tenant_id", String(64), nullable=False),
-        Column("email_account_id", Id, nullable=False),
-        Column("warmup_type", String(16), nullable=False),
-        Column("sequence_step", Integer, nullable=False),
-        Column("partner_account_id", Id),
-        Column("message_id", String(255)),
-        Column("status", String(16), nullable=False),
-        Column("details", JSON),
-        Column("done_at", UtcTimestamp),
+        Column("mail_key", String(190), nullable=False),
+        Column("from_account_id", Id, nullable=False),
+        Column("to_account_id", Id, nullable=False),
+        Column("message_id", String(255), nullable=False),
+        Column("answers_id", Id),
+        Column("subject", String(500), nullable=False),
         Column("created_at", UtcTimestamp, nullable=False),
+        Column("sent_at", UtcTimestamp),
+        Column("found_at", UtcTimestamp),
+        Column("was_spam", SmallInteger),
+        Column("engaged_at", UtcTimestamp),
     )
-    create_index(
-        "app_mail_warmup_steps_step",
-        "app_mail_warmup_steps",
-        "email_account_id",
-        "warmup_type",
-        "sequence_step",
-        unique=True,
-    )
+    create_index("app_mail_warmup_mails_key", "app_mail_warmup_mails", "mail_key", unique=True)
+    create_index("app_mail_warmup_mails_id", "app_mail_warmup_mails", "message_id")
+    create_index("app_mail_warmup_mails_to", "app_mail_warmup_mails", "to_account_id", "sent_at")
 
 
 def create_daily_figures() -> None:
@@ -261,6 +273,13 @@ def create_daily_figures() -> None:
         Column("complaint_rate", Double, nullable=False),
         Column("computed_at", UtcTimestamp, nullable=False),
     )
+    create_table(
+        "app_mail_days",
+        Column("tenant_id", String(64), primary_key=True),
+        Column("day", String(10), primary_key=True),
+        Column("is_stale", SmallInteger, nullable=False),
+    )
+    create_index("app_mail_days_stale", "app_mail_days", "is_stale", "tenant_id", "day")
 
 
 def create_webhooks() -> None:
@@ -274,6 +293,7 @@ def create_webhooks() -> None:
         Column("failing_since", UtcTimestamp),
         Column("disabled_at", UtcTimestamp),
         Column("disabled_reason", String(500)),
+        Column("contact", String(190)),
         Column("created_at", UtcTimestamp, nullable=False),
     )
     create_index("app_webhook_endpoints_tenant", "app_webhook_endpoints", "tenant_id")
@@ -293,3 +313,4 @@ def create_webhooks() -> None:
     )
     create_index("app_webhook_deliveries_event", "app_webhook_deliveries", "endpoint_id", "event_key", unique=True)
     create_index("app_webhook_deliveries_created", "app_webhook_deliveries", "created_at")
+    create_index("app_webhook_deliveries_status", "app_webhook_deliveries", "endpoint_id", "status", "id")
