@@ -4,7 +4,14 @@ from typing import Any
 
 from handlers.mail import ACCOUNTS
 from handlers.mail.accounts import limits_of
-from handlers.mailroom.payloads import BounceReport, CampaignEmail, InboundEmail, MailboxPoll, MailPruning
+from handlers.mailroom.payloads import (
+    BounceReport,
+    CampaignEmail,
+    DailyRange,
+    InboundEmail,
+    MailboxPoll,
+    MailPruning,
+)
 from handlers.outages import SURVIVES_OUTAGE
 from mayfly import Dead, Job, handler
 
@@ -13,6 +20,7 @@ __commands__ = {"mailroom": "handlers.mailroom.cli"}
 __routes__ = {"mail": "handlers.mailroom.routes"}
 
 INBOUND_LANE, SENDING_LANE, BOUNCE_LANE = "email_processing", "email_sending", "bounce"
+ANALYTICS_LANE, WEBHOOK_LANE, WARMUP_LANE = "analytics", "webhook", "warmup"
 
 
 # --- inbound mail, deliveries, bounces --------------------------------------------------------------------
@@ -66,6 +74,16 @@ def prune_mail(job: Job, _nothing: MailPruning) -> dict[str, int]:
     from handlers.mailroom.retention import prune
 
     return prune(job)
+
+
+# --- daily figures, webhooks, warm-up ---------------------------------------------------------------------
+
+
+@handler("aggregate_daily", lane=ANALYTICS_LANE)
+def aggregate_daily(job: Job, wanted: DailyRange) -> dict[str, int]:
+    from handlers.mailroom.daily_figures import aggregate
+
+    return aggregate(job, wanted)
 
 
 def missing_extra(error: ModuleNotFoundError) -> Dead:

@@ -1,5 +1,6 @@
 """The payloads of the mail room."""
 
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -7,6 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from handlers.mail.payloads import Address
 from handlers.payloads import DEFAULT_TENANT, EffectName, Id, Line, Payload, Tenant
 
+MAX_RANGE_DAYS = 3_700
 MAX_TEXT_LENGTH = 1 << 20  # of a body in a payload
 
 BlobHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -91,3 +93,18 @@ class MailboxPoll(Payload):
 
 class MailPruning(Payload):
     """Of expired contents."""
+
+
+class DailyRange(Payload):
+    """Days of UTC to compute again, the first and the last one; without them, those whose deliveries have changed."""
+
+    tenant_id: Tenant | None = None  # None: all tenants
+    days: tuple[date, date] | None = None
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        if self.days is None and self.tenant_id is not None:
+            raise ValueError("a tenant_id needs days")
+        if self.days is not None and not 0 <= (self.days[1] - self.days[0]).days < MAX_RANGE_DAYS:
+            raise ValueError(f"the last day must not be before the first one, nor {MAX_RANGE_DAYS:,} days after it")
+        return self

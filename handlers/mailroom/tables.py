@@ -270,8 +270,8 @@ daily_figures = Table(
 days = Table(
     "app_mail_days",
     metadata,
-    _tenant(primary_key=True),
     Column("day", String(10), primary_key=True),  # UTC
+    _tenant(primary_key=True),
     Column("is_stale", SmallInteger, nullable=False),  # its figures must be computed again
 )
 

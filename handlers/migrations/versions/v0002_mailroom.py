@@ -275,11 +275,11 @@ def create_daily_figures() -> None:
     )
     create_table(
         "app_mail_days",
-        Column("tenant_id", String(64), primary_key=True),
         Column("day", String(10), primary_key=True),
+        Column("tenant_id", String(64), primary_key=True),
         Column("is_stale", SmallInteger, nullable=False),
     )
-    create_index("app_mail_days_stale", "app_mail_days", "is_stale", "tenant_id", "day")
+    create_index("app_mail_days_stale", "app_mail_days", "is_stale", "day", "tenant_id")
 
 
 def create_webhooks() -> None:
