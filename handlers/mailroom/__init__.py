@@ -11,13 +11,17 @@ from handlers.mailroom.payloads import (
     InboundEmail,
     MailboxPoll,
     MailPruning,
+    ProviderEvents,
+    WarmupPlan,
+    WarmupStep,
+    WebhookTask,
 )
-from handlers.outages import SURVIVES_OUTAGE
-from mayfly import Dead, Job, handler
+from handlers.outages import SURVIVES_OUTAGE, SURVIVES_THREE_DAYS
+from mayfly import Dead, Job, concurrency, handler
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 __commands__ = {"mailroom": "handlers.mailroom.cli"}
-__routes__ = {"mail": "handlers.mailroom.routes"}
+__routes__ = {"mail": "handlers.mailroom.routes", "events": "handlers.mailroom.event_routes"}
 
 INBOUND_LANE, SENDING_LANE, BOUNCE_LANE = "email_processing", "email_sending", "bounce"
 ANALYTICS_LANE, WEBHOOK_LANE, WARMUP_LANE = "analytics", "webhook", "warmup"
@@ -84,6 +88,46 @@ def aggregate_daily(job: Job, wanted: DailyRange) -> dict[str, int]:
     from handlers.mailroom.daily_figures import aggregate
 
     return aggregate(job, wanted)
+
+
+@handler("process_webhook", lane=WEBHOOK_LANE, timeout=45, **SURVIVES_OUTAGE)
+def process_webhook(job: Job, wanted: ProviderEvents) -> dict[str, int]:
+    """Of a mail provider."""
+    try:
+        from handlers.mailroom.delivery_events import process
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) from None
+    return process(job, wanted)
+
+
+@handler(
+    "deliver_webhook",
+    lane=WEBHOOK_LANE,
+    timeout=40,
+    threads=8,
+    limits=concurrency("webhook:{endpoint}", 2),
+    **SURVIVES_THREE_DAYS,
+)
+def deliver_webhook(job: Job, task: WebhookTask) -> dict[str, str]:
+    """To an endpoint of a tenant."""
+    from handlers.mailroom.tenant_webhooks import deliver
+
+    return deliver(job, task)
+
+
+@handler("process_warmup", lane=WARMUP_LANE, timeout=45, ack="each", **SURVIVES_OUTAGE)
+def process_warmup(job: Job, step: WarmupStep) -> dict[str, int]:
+    from handlers.mailroom.warmup import run_step  # smtplib and imaplib, for runners that use them
+
+    return run_step(job, step)
+
+
+@handler("plan_warmup", lane=WARMUP_LANE)
+def plan_warmup(job: Job, _nothing: WarmupPlan) -> dict[str, int]:
+    """Scheduled every hour: days begin at different times."""
+    from handlers.mailroom.warmup_plan import plan_all
+
+    return plan_all(job)
 
 
 def missing_extra(error: ModuleNotFoundError) -> Dead:

@@ -108,3 +108,28 @@ class DailyRange(Payload):
         if self.days is not None and not 0 <= (self.days[1] - self.days[0]).days < MAX_RANGE_DAYS:
             raise ValueError(f"the last day must not be before the first one, nor {MAX_RANGE_DAYS:,} days after it")
         return self
+
+
+class WebhookTask(Payload):
+    """One event of a tenant for one endpoint: rows of app_webhook_endpoints and app_webhook_deliveries."""
+
+    endpoint: Id
+    delivery: Id
+
+
+class ProviderEvents(Payload):
+    """Events that a provider has reported: rows of app_mail_events."""
+
+    events: Annotated[list[Id], Field(min_length=1, max_length=100)]
+
+
+class WarmupStep(Payload):
+    """One step of the warm-up of an account. The same step is done once."""
+
+    email_account_id: Id
+    warmup_type: Literal["outbound", "inbound", "engagement"]
+    sequence_step: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class WarmupPlan(Payload):
+    """No fields: enqueued by schedule."""

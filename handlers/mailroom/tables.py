@@ -283,15 +283,18 @@ webhook_endpoints = Table(
     Column("id", Id, primary_key=True),
     _tenant(),
     Column("url", String(500), nullable=False),
-    Column("credential", String(64), nullable=False),  # the name of a setting with the secret
+    Column("credential", String(64), nullable=False),  # the name of a setting with the secret: WEBHOOK_…
     Column("events", Json),  # a list of types; NULL: all
-    Column("failing_since", UtcTimestamp),
+    Column("failing_since", UtcTimestamp),  # the first failure after the last success
+    Column("failures", Integer, nullable=False, default=0),  # since then
+    Column("retry_at", UtcTimestamp),  # until then nothing is sent
     Column("disabled_at", UtcTimestamp),
     Column("disabled_reason", String(MAX_REASON_LENGTH)),
     Column("contact", String(190)),  # the address that gets the notice
     Column("created_at", UtcTimestamp, nullable=False),
 )
 
+# One row per event and endpoint.
 webhook_deliveries = Table(
     "app_webhook_deliveries",
     metadata,
@@ -302,7 +305,6 @@ webhook_deliveries = Table(
     Column("event_type", String(64), nullable=False),
     Column("content", Json, nullable=False),
     Column("status", String(16), nullable=False),  # open, delivered, failed
-    Column("attempts", Integer, nullable=False),
     Column("response", String(MAX_REASON_LENGTH)),
     Column("created_at", UtcTimestamp, nullable=False),
     Column("delivered_at", UtcTimestamp),

@@ -291,6 +291,8 @@ def create_webhooks() -> None:
         Column("credential", String(64), nullable=False),
         Column("events", JSON),
         Column("failing_since", UtcTimestamp),
+        Column("failures", Integer, nullable=False, server_default="0"),
+        Column("retry_at", UtcTimestamp),
         Column("disabled_at", UtcTimestamp),
         Column("disabled_reason", String(500)),
         Column("contact", String(190)),
@@ -306,11 +308,10 @@ def create_webhooks() -> None:
         Column("event_type", String(64), nullable=False),
         Column("content", JSON, nullable=False),
         Column("status", String(16), nullable=False),
-        Column("attempts", Integer, nullable=False),
         Column("response", String(500)),
         Column("created_at", UtcTimestamp, nullable=False),
         Column("delivered_at", UtcTimestamp),
+        CheckConstraint("status IN ('open', 'delivered', 'failed')", name="app_webhook_deliveries_status"),
     )
     create_index("app_webhook_deliveries_event", "app_webhook_deliveries", "endpoint_id", "event_key", unique=True)
     create_index("app_webhook_deliveries_created", "app_webhook_deliveries", "created_at")
-    create_index("app_webhook_deliveries_status", "app_webhook_deliveries", "endpoint_id", "status", "id")

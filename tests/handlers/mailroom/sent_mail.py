@@ -34,7 +34,10 @@ class SentMail:
         return self.last_delivery
 
     def change(self, delivery: int, **values: Any) -> None:
-        self.execute(update(deliveries).where(deliveries.c.id == delivery).values(**values))
+        self.change_rows(deliveries, deliveries.c.id == delivery, **values)
+
+    def change_rows(self, table: Table, *conditions: Any, **values: Any) -> None:
+        self.execute(update(table).where(*conditions).values(**values))
 
     def clear(self, *tables: Table) -> None:
         for each in tables:
