@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from handlers.mailroom.blobs import read_blob
-from handlers.mailroom.deliveries import find_delivery
+from handlers.mailroom.deliveries import facts_of, find_delivery
 from handlers.mailroom.followups import report_contact
 from handlers.mailroom.parsing import ParsedMail, parse_mail, short_id
 from handlers.mailroom.payloads import BounceReport
@@ -30,6 +30,7 @@ from handlers.mailroom.tables import (
     deliveries,
     messages,
 )
+from handlers.mailroom.tenant_webhooks import publish
 from handlers.suppressions import BOUNCED as SUPPRESSED_AS
 from handlers.suppressions import canonical, suppressions
 from handlers.upsert import insert_missing
@@ -132,7 +133,10 @@ def record_bounce(connection: Connection, bounce: Bounce, delivery: Row[Any] | N
         failure.kind == HARD
         or _soft_bounces(connection, bounce.tenant_id, delivery.recipient, now) >= MAX_SOFT_BOUNCES
     )
-    _change_delivery(connection, delivery, failure, HARD if is_hard else SOFT, now)
+    kind = HARD if is_hard else SOFT
+    _change_delivery(connection, delivery, failure, kind, now)
+    facts = {**facts_of(delivery), "kind": kind, "code": failure.code, "reason": failure.reason}
+    publish(connection, bounce.tenant_id, "mail.bounced", f"mail.bounced:{bounce.bounce_key}", facts, now)
     if is_hard:
         suppression = {
             "address": delivery.recipient,
@@ -142,7 +146,7 @@ def record_bounce(connection: Connection, bounce: Bounce, delivery: Row[Any] | N
         }
         insert_missing(connection, suppressions, suppression)
         report_contact(connection, delivery.recipient, "bounced")
-    return HARD if is_hard else SOFT
+    return kind
 
 
 def _soft_bounces(connection: Connection, tenant_id: str, address: str, now: datetime) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, select, update
@@ -9,6 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, select, update
 from handlers.mail.message import message_id_of, token_of
 from handlers.mailroom.tables import (
     BOUNCED,
+    COMPLAINED,
+    DELIVERED,
     FAILED,
     HARD,
     MAX_REASON_LENGTH,
@@ -16,6 +19,7 @@ from handlers.mailroom.tables import (
     SENT,
     deliveries,
 )
+from handlers.mailroom.tenant_webhooks import publish
 from handlers.payloads import DEFAULT_TENANT
 from handlers.suppressions import canonical
 from handlers.upsert import insert_missing
@@ -23,6 +27,8 @@ from mayfly import Job, setting
 
 PLUS_TOKEN = "+{token}"  # noqa: S105 - a part of an address
 TOKEN_LENGTH = 40
+REPLIED = "replied"
+MOVES_FROM = {DELIVERED: (OPEN, SENT), COMPLAINED: (OPEN, SENT, DELIVERED)}  # a reply changes no status
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class Delivery:
         """The server refused it for good, perhaps before it was handed over."""
         self.hand_over(connection, provider, sender)
         short = response[:MAX_REASON_LENGTH]
-        bounce = {"bounced_at": self._job.now, "bounce_type": HARD, "bounce_reason": short} if is_bounce else {}
+        now = self._job.now  # a refused recipient counts as sent, so that no bounce rate exceeds 1
+        bounce = {"sent_at": now, "bounced_at": now, "bounce_type": HARD, "bounce_reason": short} if is_bounce else {}
         self._change(connection, {"response": short, "status": BOUNCED if is_bounce else FAILED, **bounce}, OPEN)
 
     def result(self) -> dict[str, Any]:
@@ -87,6 +94,26 @@ class Delivery:
         if statuses:
             change = change.where(deliveries.c.status.in_(statuses))
         connection.execute(change.values(changed_at=self._job.now, **values))
+
+
+def mark(connection: Connection, delivery: Row[Any], event: str, at: datetime, now: datetime) -> None:
+    """Record that it was delivered, replied to or complained about; only the first time counts.
+
+    Endpoints of the tenant get the event in the same transaction.
+    """
+    d, time = deliveries.c, f"{event}_at"
+    first = update(deliveries).where(d.id == delivery.id, d[time].is_(None))
+    if not connection.execute(first.values({time: at, "changed_at": now})).rowcount:
+        return
+    moves = update(deliveries).where(d.id == delivery.id, d.status.in_(MOVES_FROM.get(event, ())))
+    connection.execute(moves.values(status=event))
+    publish(connection, delivery.tenant_id, f"mail.{event}", f"mail.{event}:{delivery.id}", facts_of(delivery), now)
+
+
+def facts_of(delivery: Row[Any]) -> dict[str, Any]:
+    """For the webhooks of the tenant."""
+    names = ("message_id", "recipient", "sender", "campaign_id", "contact_id")
+    return {"delivery_id": delivery.id, **{name: getattr(delivery, name) for name in names}}
 
 
 def plus_address(setting_name: str, token: str) -> str | None:

@@ -3,20 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Connection, Row
 
+from handlers.mailroom.deliveries import REPLIED, mark
 from handlers.mailroom.parsing import ParsedMail
 from handlers.mailroom.reports import complaint_of
-from handlers.mailroom.tables import (
-    BOUNCE,
-    COMPLAINED,
-    COMPLAINT,
-    DELIVERED,
-    OPEN,
-    REPLY,
-    SENT,
-    deliveries,
-)
+from handlers.mailroom.tables import BOUNCE, COMPLAINED, COMPLAINT, REPLY
 from handlers.suppressions import canonical
 from mayfly import enqueue, setting
 
@@ -38,13 +30,10 @@ def start_followups(
     if delivery is None:
         return
     if message_type == REPLY and is_credible(mail.from_address, delivery.recipient):
-        _mark(connection, delivery, {"replied_at": now}, now)
+        mark(connection, delivery, REPLIED, now, now)
         report_contact(connection, delivery.recipient, "replied")
     if message_type == COMPLAINT and complaint_of(mail) is not None:
-        _mark(connection, delivery, {"complained_at": now}, now)
-        in_status = deliveries.c.status.in_((OPEN, SENT, DELIVERED))
-        moved = update(deliveries).where(deliveries.c.id == delivery.id, in_status)
-        connection.execute(moved.values(status=COMPLAINED))
+        mark(connection, delivery, COMPLAINED, now, now)
         report_contact(connection, delivery.recipient, "complained")
 
 
@@ -60,10 +49,3 @@ def is_credible(from_address: str, recipient: str) -> bool:
 def report_contact(connection: Connection, address: str, event: str) -> None:
     """Stops the campaigns of the contact, and suppresses the address unless it has replied."""
     enqueue("record_contact_event", {"address": address, "event": event}, priority=HIGH, connection=connection)
-
-
-def _mark(connection: Connection, delivery: Row[Any], times: dict[str, datetime], now: datetime) -> None:
-    """Only the first time counts."""
-    [column] = times
-    first = update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c[column].is_(None))
-    connection.execute(first.values(changed_at=now, **times))
