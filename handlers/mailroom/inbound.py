@@ -42,9 +42,11 @@ from handlers.mailroom.tables import (
     PROCESSED,
     RECEIVED,
     REPLY,
+    WARMUP,
     attachments,
     contents,
     messages,
+    warmup_mails,
 )
 from mayfly import Dead, Job
 
@@ -246,6 +248,8 @@ def _insert_message(connection: Connection, received: Received, content_id: int,
         delivery = find_delivery(connection, received.tenant_id, known_ids, received.tokens)
     # Some mail programs drop In-Reply-To; the address shows that it is a reply.
     message_type = REPLY if received.type == PLAIN and delivery is not None else received.type
+    if received.account_id is not None and _is_of_warmup(connection, received):
+        message_type = WARMUP
     row = {
         "tenant_id": received.tenant_id,
         "message_key": received.message_key,
@@ -275,6 +279,12 @@ def _insert_message(connection: Connection, received: Received, content_id: int,
         "message_id": message_id,
         "type": message_type,
     }
+
+
+def _is_of_warmup(connection: Connection, received: Received) -> bool:
+    w = warmup_mails.c
+    query = select(w.id).where(w.message_id == received.mail.message_id, w.to_account_id == received.account_id)
+    return connection.execute(query).first() is not None
 
 
 def _thread_key(connection: Connection, tenant_id: str, mail: ParsedMail) -> str:

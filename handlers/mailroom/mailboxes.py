@@ -2,37 +2,19 @@
 
 import imaplib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from sqlalchemy import Row, select
 
-from handlers.mail.smtp import tls_context
+from handlers.mailroom.imap import checked, imap_server, logged_in, select_folder
 from handlers.mailroom.intake import Envelope, max_bytes, take_in
 from handlers.mailroom.tables import accounts, mailboxes
 from handlers.upsert import upsert
-from mayfly import Dead, Job, Retry, enqueue, setting
+from mayfly import Dead, Job, enqueue
 
-# Otherwise a user with the right to add accounts could send any setting to their own server.
-CREDENTIAL = r"MAILBOX_[A-Z0-9_]{1,56}"
-USUAL_PORTS = {"imap": 143, "imaps": 993}
-SECONDS = 10.0  # for each reply
 PAGE_SIZE = 50  # messages between two checkpoints
 MAX_FOLDER_UIDS = 100_000
 UID = re.compile(rb"\bUID (\d+)")
-
-
-@dataclass(frozen=True)
-class ImapServer:
-    host: str
-    port: int
-    user: str
-    password: str = field(repr=False)
-    tls: str  # "tls" from the start, "starttls", or "none"
-    ca_file: str | None = None
 
 
 def enqueue_polls(job: Job, folder: str) -> dict[str, int]:
@@ -52,30 +34,13 @@ def poll_account(job: Job, account_id: int, folder: str) -> dict[str, int]:
     if account is None:
         raise Dead(f"there is no account {account_id} in app_mail_accounts")
     stored = int((job.state or {}).get("stored", 0))
-    with _opened(imap_server(account.imap_credential), folder) as (imap, uid_validity):
-        mailbox = _Mailbox(job, account, folder, imap, uid_validity)
+    with logged_in(imap_server(account.imap_credential)) as imap:
+        mailbox = _Mailbox(job, account, folder, imap, select_folder(imap, folder))
         while uids := mailbox.next_uids():
             stored += mailbox.take(uids)
             job.progress(stored, text="messages")
             job.checkpoint({"stored": stored})
     return {"stored": stored}
-
-
-def imap_server(credential: str | None) -> ImapServer:
-    """The setting has one URL: imaps://ann%40shop.example:password@imap.shop.example."""
-    if credential is None or not re.fullmatch(CREDENTIAL, credential):
-        raise Dead(f"imap_credential={credential} must be the name of a setting that begins with MAILBOX_")
-    parts = urlsplit(setting(credential, ""))
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    tls = "tls" if parts.scheme == "imaps" else options.get("tls", "starttls")
-    try:
-        port = parts.port or USUAL_PORTS[parts.scheme]
-    except (KeyError, ValueError):
-        port = 0
-    if not (port and parts.hostname and parts.username and parts.password) or tls not in ("tls", "starttls", "none"):
-        raise Dead(f"{credential} must be one URL like imaps://ann%40shop.example:password@imap.shop.example")
-    user, password = unquote(parts.username), unquote(parts.password)
-    return ImapServer(parts.hostname, port, user, password, tls, options.get("ca"))
 
 
 class _Mailbox:
@@ -93,7 +58,7 @@ class _Mailbox:
         )
         row = self._job.read(lambda connection: connection.execute(query).first())
         last = row.last_uid if row is not None and row.uid_validity == self._uid_validity else 0
-        [found] = _checked(self._imap.uid("SEARCH", f"UID {last + 1}:*"))
+        [found] = checked(self._imap.uid("SEARCH", f"UID {last + 1}:*"))
         # n:* always has the newest message, even if its number is lower than n.
         uids = sorted(uid for uid in map(int, (found or b"").split()[:MAX_FOLDER_UIDS]) if uid > last)
         return uids[:PAGE_SIZE]
@@ -106,58 +71,18 @@ class _Mailbox:
         }  # fmt: skip
         self._job.write(lambda connection: upsert(connection, mailboxes, position))
         if stored:
-            _checked(self._imap.uid("STORE", ",".join(map(str, stored)), "+FLAGS.SILENT", r"(\Seen)"))
+            checked(self._imap.uid("STORE", ",".join(map(str, stored)), "+FLAGS.SILENT", r"(\Seen)"))
         return len(stored)
 
     def _take_one(self, uid: int) -> bool:
         """A message that is too large is stored up to the limit; it is then flagged as malformed."""
-        answer = _checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{max_bytes()}>)"))
+        answer = checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{max_bytes()}>)"))
         raw = next((part[1] for part in answer if isinstance(part, tuple) and _uid_in(part[0]) == uid), None)
         if raw is None:  # deleted meanwhile
             return False
         envelope = Envelope(tenant_id=self._account.tenant_id, account_id=self._account.id)
         take_in(self._job, raw, envelope)
         return True
-
-
-@contextmanager
-def _opened(server: ImapServer, folder: str) -> Iterator[tuple[imaplib.IMAP4, int]]:
-    """Logged in, with the folder selected, and its UIDVALIDITY."""
-    try:
-        imap = _connect(server)
-        try:
-            _log_in(imap, server)
-            _checked(imap.select(f'"{folder}"'))
-            yield imap, int((imap.response("UIDVALIDITY")[1] or [b"0"])[0] or 0)
-        finally:
-            with suppress(OSError, imaplib.IMAP4.error):
-                imap.logout()
-    except (OSError, imaplib.IMAP4.error) as error:
-        raise Retry(f"{server.host}: {type(error).__name__}: {error}") from error
-
-
-def _connect(server: ImapServer) -> imaplib.IMAP4:
-    context = None if server.tls == "none" else tls_context(server.ca_file)
-    if server.tls == "tls":
-        return imaplib.IMAP4_SSL(server.host, server.port, ssl_context=context, timeout=SECONDS)
-    imap = imaplib.IMAP4(server.host, server.port, timeout=SECONDS)
-    if context is not None:
-        imap.starttls(context)
-    return imap
-
-
-def _log_in(imap: imaplib.IMAP4, server: ImapServer) -> None:
-    try:
-        imap.login(server.user, server.password)
-    except imaplib.IMAP4.error as error:
-        raise Retry(f"{server.host}: the login was refused: {str(error)[:200]}") from None
-
-
-def _checked(answer: tuple[str, list[Any]]) -> list[Any]:
-    status, content = answer
-    if status != "OK":
-        raise imaplib.IMAP4.error(str(content)[:200])
-    return content
 
 
 def _uid_in(line: bytes) -> int | None:
