@@ -17,7 +17,7 @@ from handlers.upsert import upsert
 from mayfly import Dead, Job, setting
 
 ROWS_PER_COMMIT = 1000
-KEPT_SETTING, USUALLY_KEPT_DAYS = "APP_KEEP_DELIVERIES_DAYS", "730"
+KEPT_SETTING, USUALLY_KEPT_DAYS = "APP_KEEP_DELIVERIES_DAYS", "365"
 DAY = timedelta(days=1)
 # What counts of the emails that were sent on a day.
 COUNTED: dict[str, ColumnElement[bool]] = {
