@@ -26,11 +26,11 @@ LANES = {
     "enrich": {"enrich"},
     "ai": {"ai_summarize_board", "gpt_ai_cofac_nudging"},
     "campaigns": {"send_campaign", "send_campaign_step"},
-    "mailroom": {"email_processing", "bounce"},
+    "mailroom": {"email_processing", "bounce", "webhook"},
     "messages": {"email", "sms", "voicemail"},
     "misc": {
         "publish_post", "close_board", "archive_board", "purge_sessions", "vacuum_logs", "metric_rollup",
-        "health_check",
+        "health_check", "warmup", "analytics",
     },
     "notify": {"notify"},
 }  # fmt: skip
@@ -67,7 +67,7 @@ def test_each_lane_has_its_pool_and_its_target(settings: Settings) -> None:
     """Each pool has lanes; urgent lanes linger."""
     found = {pool: {name for name, each in settings.lanes.items() if each.pool == pool} for pool in POOLS}
     assert (settings.pools, sum(settings.pools.values())) == (POOLS, 19)
-    assert (found, len(settings.lanes)) == (LANES, 24)
+    assert (found, len(settings.lanes)) == (LANES, 27)
     assert [name for name, each in settings.lanes.items() if each.latency_target is None] == []
     assert {name for name, each in settings.lanes.items() if each.linger} == {"send_email", "notify"}
 
@@ -79,7 +79,7 @@ def test_each_lane_and_pool_has_a_reason() -> None:
     lanes = re.findall(r"(# [^\n]+)?\n\[lanes\.", text)
 
     assert (len(pools), all(pools)) == (len(POOLS), True)
-    assert (len(lanes), all(lanes)) == (24, True)
+    assert (len(lanes), all(lanes)) == (27, True)
 
 
 def test_each_schedule_fits_its_handler(entries: tuple[ScheduleEntry, ...], known: dict[str, Handler]) -> None:
@@ -97,6 +97,7 @@ def test_all_recurring_jobs_are_scheduled(entries: tuple[ScheduleEntry, ...]) ->
     assert (expressions["health_check"], expressions["publish_due_posts"]) == ("* * * * *", "* * * * *")
     assert expressions["gpt_ai_cofac_nudging"] == "*/5 * * * *"
     assert (expressions["process_followups"], expressions["close_campaigns"]) == ("*/15 * * * *", "*/10 * * * *")
+    assert (expressions["aggregate_daily"], expressions["plan_warmup"]) == ("*/10 * * * *", "5 * * * *")
     assert expressions["reset_warmup"] == "0 0 * * *"
     nightly = {"purge_sessions", "vacuum_logs", "prune_records", "rebuild_search_index", "send_digest"}
     assert {name for name in nightly if re.fullmatch(r"\d+ \d+ \* \* \*", expressions[name])} == nightly
