@@ -1,4 +1,4 @@
-"""Apply the events of providers to deliveries, each once: with the outcome of the job, in one transaction."""
+"""Apply the events of providers to deliveries, each once: an event and its status are changed in one transaction."""
 
 from datetime import datetime
 from typing import Any
@@ -16,23 +16,21 @@ from handlers.mailroom.tables import HARD, RECEIVED, SOFT, provider_events
 from handlers.suppressions import canonical
 from mayfly import Job
 
-APPLIED, ORPHAN = "applied", "orphan"
+APPLIED, ORPHAN, REPEATED = "applied", "orphan", "repeated"
 
 
 def process(job: Job, wanted: ProviderEvents) -> dict[str, int]:
     """Returns how many events were applied, belong to no email of ours, or were applied by another job."""
-    counts = {APPLIED: 0, ORPHAN: 0, "repeated": 0}
-    with job.transaction() as connection:
-        for number in sorted(wanted.events):  # in one order, so that two jobs do not deadlock
-            counts[_process_one(connection, number, job.now)] += 1
-    return counts
+    numbers, now = sorted(wanted.events), job.now  # in one order, so that two jobs do not deadlock
+    outcomes = job.write(lambda connection: [_process_one(connection, each, now) for each in numbers])
+    return {each: outcomes.count(each) for each in (APPLIED, ORPHAN, REPEATED)}
 
 
 def _process_one(connection: Connection, number: int, now: datetime) -> str:
     e = provider_events.c
     event = connection.execute(select(provider_events).where(e.id == number).with_for_update()).first()
     if event is None or event.status != RECEIVED:
-        return "repeated"
+        return REPEATED
     message_id = event.details["message_id"]
     delivery = find_delivery(connection, event.tenant_id, (short_id(message_id),)) if message_id else None
     _apply(connection, event, delivery, now)
