@@ -80,7 +80,7 @@ def test_a_repeated_event_changes_nothing(mail: SentMail) -> None:
     mail.delivery(recipient="bob@example.com")
     mail.insert(
         webhook_endpoints,
-        {"id": 1, "tenant_id": "default", "url": "http://10.0.0.1", "credential": "WEBHOOK_X", "created_at": NOON},
+        {"id": 1, "tenant_id": "default", "url": "http://127.0.0.1", "credential": "WEBHOOK_X", "created_at": NOON},
     )
     bounced, other = Happened("bounced", OURS), Happened("delivered", OURS, key="event-2")
 
