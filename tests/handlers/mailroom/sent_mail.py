@@ -17,6 +17,7 @@ class SentMail:
     """The tables of the mail room in one database. Ids of deliveries count from 1."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.database = Database(url)
         self.last_delivery = 0
 

@@ -24,6 +24,7 @@ from tests.databases import Databases
 from tests.handlers.mail.servers import Post, post_office
 from tests.handlers.mailroom.sent_mail import NOON, SentMail
 from tests.handlers.mailroom.warmup_accounts import Mailbox, add_accounts, delivering_to, settings
+from tests.handlers.rows import insert
 from tests.servers.dovecot import SPAM_FOLDER, Dovecot
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -125,12 +126,7 @@ def test_the_day_of_an_account_begins_in_its_zone(mail: SentMail, clock: FrozenD
 def test_an_unknown_type_names_the_known_ones(mail: SentMail) -> None:
     """When the job is enqueued, and if it came by plain SQL."""
     payload = '{"email_account_id": 1, "warmup_type": "reply", "sequence_step": 1}'
-    mail.database.run(
-        lambda connection: connection.execute(
-            "INSERT INTO mayfly_jobs (type, lane, payload) VALUES ('process_warmup', 'warmup', :payload)",
-            {"payload": payload},
-        )
-    )
+    insert(mail.url, "mayfly_jobs", {"type": "process_warmup", "lane": "warmup", "payload": payload, "run_at": NOON})
 
     drained = drain(lanes=["warmup"], raises=False)
 
