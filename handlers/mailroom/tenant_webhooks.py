@@ -22,6 +22,8 @@ from handlers.upsert import insert_missing
 from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, setting
 
 OPEN, DELIVERED, FAILED = "open", "delivered", "failed"
+NORMAL, LOW = 1, 2  # priorities; 0 is for the events of providers
+FREQUENT = ("mail.delivered",)  # they do not delay replies and bounces
 # Otherwise a user with the right to add endpoints could have requests signed with any setting.
 CREDENTIAL = r"WEBHOOK_[A-Z0-9_]{1,56}"
 URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?][!-~]*)?"
@@ -48,7 +50,8 @@ def publish(connection: Connection, tenant_id: str, event_type: str, key: str, d
         d = webhook_deliveries.c
         number = connection.scalar(select(d.id).where(d.endpoint_id == endpoint_id, d.event_key == key))
         payload = {"endpoint": endpoint_id, "delivery": number}
-        enqueue("deliver_webhook", payload, unique_key=f"webhook:{number}", connection=connection)
+        priority = LOW if event_type in FREQUENT else NORMAL
+        enqueue("deliver_webhook", payload, priority=priority, unique_key=f"webhook:{number}", connection=connection)
 
 
 def deliver(job: Job, task: WebhookTask) -> dict[str, str]:

@@ -228,6 +228,17 @@ def test_an_endpoint_that_is_gone_is_disabled_at_once(mail: SentMail, server: Pr
     assert mail.rows(webhook_endpoints)[0].disabled_reason == "127.0.0.1 returned 410: the endpoint is gone"
 
 
+def test_frequent_events_do_not_delay_others(mail: SentMail, server: Provider) -> None:
+    """Those that were enqueued before them."""
+    endpoint(mail, server.url)
+    for key, kind in (("e1", "mail.delivered"), ("e2", "mail.replied"), ("e3", "mail.delivered")):
+        happen(key, kind)
+
+    delivered()
+
+    assert [each.headers["webhook-id"] for each in server.requests] == ["e2", "e1", "e3"]
+
+
 def test_a_missing_secret_cancels_the_job(mail: SentMail, server: Provider) -> None:
     """The endpoint stays as it is: the operator has not configured it yet, and retries the job later."""
     endpoint(mail, server.url, credential="WEBHOOK_LATER")
