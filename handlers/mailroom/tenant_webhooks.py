@@ -31,7 +31,7 @@ LIFETIME = timedelta(days=3)
 RESPONSE_SECONDS = 15.0
 GONE = 410
 # Unlike other services, a receiver may return any of them while it is misconfigured: they are retried.
-CLIENT_ERRORS = tuple({*range(300, 500)} - {408, 425, 429})
+REFUSALS = tuple({*range(300, 500)} - {408, 425, 429})
 
 
 def publish(connection: Connection, tenant_id: str, event_type: str, key: str, data: Mapping[str, Any],
@@ -81,32 +81,34 @@ class _WebhookRun:
             raise Snooze(
                 until=endpoint.retry_at, reason=f"endpoint {endpoint.id} has failed {endpoint.failures} times"
             )
-        try:
-            response = self._send()
-        except (Retry, Snooze) as error:
-            self._fail(str(error), error)
-        except ResponseTooLarge as error:
-            self._fail(str(error), Retry(str(error)))
-        except Dead as error:  # not a public address, or the URL or secret is not valid
-            self._disable(str(error))
+        response = self._send()
         if response.status == GONE:
             self._disable(f"{response.host} returned 410: the endpoint is gone")
-        if response.status in CLIENT_ERRORS:
+        if response.status in REFUSALS:
             reason = f"{response.host} returned {response.status}"
             self._fail(reason, Retry(reason))
         self._succeed(f"{response.host} returned {response.status}")
         return {"status": DELIVERED}
 
     def _send(self) -> HttpResponse:
-        url, row = self._endpoint.url, self._row
-        if not re.fullmatch(URL, url):
-            raise Dead("its URL must begin with http:// or https:// and name a host")
+        endpoint, row = self._endpoint, self._row
+        if not re.fullmatch(URL, endpoint.url):
+            self._disable("its URL must begin with http:// or https:// and name a host")
+        if not re.fullmatch(CREDENTIAL, endpoint.credential):
+            self._disable("its credential must be the name of a setting that begins with WEBHOOK_")
         body = json.dumps(row.content, ensure_ascii=False, separators=(",", ":"))
-        headers = signed_headers(row.event_key, body, self._job.now, *_keys(self._endpoint.credential))
-        base, path = base_and_path(url)
-        client = client_for_user_url(base, response_seconds=RESPONSE_SECONDS, quotes=False)
+        headers = signed_headers(row.event_key, body, self._job.now, *_keys(endpoint.credential))
         headers["Content-Type"] = "application/json"
-        return client.call("POST", path, body.encode(), headers, expected=CLIENT_ERRORS)
+        base, path = base_and_path(endpoint.url)
+        client = client_for_user_url(base, response_seconds=RESPONSE_SECONDS, quotes=False)
+        try:
+            return client.call("POST", path, body.encode(), headers, expected=REFUSALS)
+        except (Retry, Snooze) as error:
+            self._fail(str(error), error)
+        except ResponseTooLarge as error:
+            self._fail(str(error), Retry(str(error)))
+        except Dead as error:
+            self._disable(str(error))  # not a public address
 
     # --- outcomes -----------------------------------------------------------------------------------------
 
@@ -168,8 +170,6 @@ class _WebhookRun:
 
 def _keys(credential: str) -> list[bytes]:
     """Of one or more secrets: while a secret is replaced, a request is signed with the old and the new one."""
-    if not re.fullmatch(CREDENTIAL, credential):
-        raise Dead("its credential must be the name of a setting that begins with WEBHOOK_")
     secrets = setting(credential, "").split()
     if not secrets:
         raise Cancel(f"integration not configured: {credential}")

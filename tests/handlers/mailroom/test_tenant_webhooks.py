@@ -183,14 +183,12 @@ def test_an_endpoint_that_keeps_failing_is_disabled_with_a_notice(
     [
         ({"url": "ftp://shop.example"}, "its URL must begin with http:// or https:// and name a host"),
         ({"credential": "DATABASE_URL"}, "its credential must be the name of a setting that begins with WEBHOOK_"),
-        ({"credential": "WEBHOOK_BAD"}, "the secret of a webhook must be base64, with or without the prefix whsec_"),
     ],
 )
 def test_an_endpoint_that_cannot_work_is_disabled_at_once(
-    mail: SentMail, server: Provider, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], reason: str
+    mail: SentMail, server: Provider, columns: dict[str, Any], reason: str
 ) -> None:
     """Nothing is sent, and no setting is revealed."""
-    monkeypatch.setenv("WEBHOOK_BAD", "§§")
     endpoint(mail, **{"url": server.url, "contact": "ops@acme.example", **columns})
     happen()
 
@@ -237,6 +235,21 @@ def test_frequent_events_do_not_delay_others(mail: SentMail, server: Provider) -
     delivered()
 
     assert [each.headers["webhook-id"] for each in server.requests] == ["e2", "e1", "e3"]
+
+
+def test_a_mistake_of_the_operator_disables_no_endpoint(
+    mail: SentMail, server: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is dead with the reason, and can be retried. The secret is not shown."""
+    monkeypatch.setenv("WEBHOOK_ACME", "s3cret!")
+    endpoint(mail, server.url, contact="ops@acme.example")
+    happen()
+
+    drained = delivered()
+
+    assert drained.runs[-1].reason == "the secret of a webhook must be base64, with or without the prefix whsec_"
+    assert (drained.outcomes, mail.rows(webhook_endpoints)[0].disabled_at, server.requests) == ({"dead": 1}, None, [])
+    assert mail.rows(webhook_deliveries)[0].status == "open"
 
 
 def test_a_missing_secret_cancels_the_job(mail: SentMail, server: Provider) -> None:
