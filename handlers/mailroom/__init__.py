@@ -21,7 +21,7 @@ from mayfly import Dead, Job, concurrency, handler
 
 __handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 __commands__ = {"mailroom": "handlers.mailroom.cli"}
-__routes__ = {"mail": "handlers.mailroom.routes", "events": "handlers.mailroom.event_routes"}
+__routes__ = {"mail": "handlers.mailroom.routes"}
 
 INBOUND_LANE, SENDING_LANE, BOUNCE_LANE = "email_processing", "email_sending", "bounce"
 ANALYTICS_LANE, WEBHOOK_LANE, WARMUP_LANE = "analytics", "webhook", "warmup"

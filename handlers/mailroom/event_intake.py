@@ -12,7 +12,6 @@ from handlers.scope import Scope
 from handlers.upsert import insert_missing
 from mayfly import enqueue, setting
 
-MAX_BODY_BYTES = 4 << 20
 EVENTS_PER_JOB = 100
 HIGH = 0  # priority: a bounce or a complaint stops further mail
 
@@ -21,18 +20,16 @@ class UnknownProvider(Exception):
     """There is no such provider, or no key for it."""
 
 
-class NotAuthentic(Exception):
-    """The signature is missing, wrong or too old."""
-
-
 def take_in_events(scope: Scope, tenant_id: str, name: str, headers: Mapping[str, str], body: bytes) -> int:
-    """When this returns, the events are committed; returns how many. Taking them in again does no harm."""
+    """When this returns, the events are committed; returns how many. Taking them in again does no harm.
+
+    Raises UnknownProvider, BadSignature or BadRequest.
+    """
     provider = PROVIDERS.get(name)
     if provider is None:
         raise UnknownProvider(f"There is no provider {name}; the known ones are {', '.join(PROVIDERS)}.")
     lower = {key.lower(): value for key, value in headers.items()}
-    if not provider.is_authentic(_key(provider, tenant_id), lower, body, scope.now):
-        raise NotAuthentic("The signature is missing, wrong or older than five minutes.")
+    provider.check(_key(provider, tenant_id), lower, body, scope.now)
     events = read_events(provider, lower, body)
     rows = {row["event_key"]: row for row in (_row(tenant_id, name, each, scope) for each in events)}
     if rows:

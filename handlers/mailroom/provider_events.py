@@ -6,22 +6,18 @@ code and reason.
 """
 
 import json
-from base64 import b64decode
-from binascii import Error as BadBase64
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from hmac import compare_digest, digest
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from handlers.http.signing import is_signed, key_of
+from handlers.mailroom.signatures import BadSignature, check_mailgun, check_sendgrid
 from handlers.mailroom.tables import MAX_ID_LENGTH, MAX_REASON_LENGTH
-from mayfly import Dead
 
 DELIVERED, BOUNCED, DEFERRED = "delivered", "bounced", "deferred"
 COMPLAINED, UNSUBSCRIBED = "complained", "unsubscribed"
 KINDS = (DELIVERED, BOUNCED, DEFERRED, COMPLAINED, UNSUBSCRIBED)
-TOLERANCE = timedelta(minutes=5)  # between the clocks; an older request may be a recorded one
+SENDGRID_HEADER = "x-twilio-email-event-webhook"
 # What SendGrid did not send, because of an earlier event: its reasons for that.
 SENDGRID_DROPS = {
     "bounced address": BOUNCED,
@@ -51,7 +47,7 @@ class ProviderEvent(NamedTuple):
 
 class Provider(NamedTuple):
     key_setting: str  # with the key that checks signatures
-    is_authentic: Callable[[str, Mapping[str, str], bytes, datetime], bool]  # key, headers, body, now
+    check: Callable[[str, Mapping[str, str], bytes, datetime], None]  # of key, headers, body, now
     events: Callable[[Any, Mapping[str, str]], Iterator[ProviderEvent | None]]  # of the body, which is JSON
 
 
@@ -67,15 +63,14 @@ def read_events(provider: Provider, headers: Mapping[str, str], body: bytes) -> 
 # --- Mailgun ----------------------------------------------------------------------------------------------
 
 
-def _mailgun_is_authentic(key: str, _headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
-    """The signature is in the body, and covers time and token only: the token must not be used twice."""
+def _check_mailgun(key: str, _headers: Mapping[str, str], body: bytes, now: datetime) -> None:
+    """The signature is in the body, and does not cover the event."""
     try:
         signature = json.loads(body)["signature"]
-        timestamp, token, given = (str(signature[name]) for name in ("timestamp", "token", "signature"))
+        fields = {name: str(signature[name]) for name in ("timestamp", "token", "signature")}
     except (ValueError, KeyError, TypeError):
-        return False
-    wanted = digest(key.encode(), f"{timestamp}{token}".encode(), sha256).hex()
-    return compare_digest(given.encode(), wanted.encode()) and _is_recent(timestamp, now)
+        raise BadSignature("The body has no signature.") from None
+    check_mailgun(key, now, **fields)
 
 
 def _mailgun_events(content: Any, _headers: Mapping[str, str]) -> Iterator[ProviderEvent | None]:
@@ -97,25 +92,9 @@ def _mailgun_events(content: Any, _headers: Mapping[str, str]) -> Iterator[Provi
 # --- SendGrid ---------------------------------------------------------------------------------------------
 
 
-def _sendgrid_is_authentic(key: str, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
-    """ECDSA over time and body; the key is base64 of a DER public key, as SendGrid shows it."""
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.serialization import load_der_public_key
-    except ModuleNotFoundError:
-        raise Dead("SendGrid's signatures need cryptography: pip install 'mayfly-jobs[mailroom]'") from None
-    timestamp = headers.get("x-twilio-email-event-webhook-timestamp", "")
-    public = load_der_public_key(b64decode(key))
-    if not isinstance(public, ec.EllipticCurvePublicKey):
-        raise TypeError("the key is not one of an elliptic curve")
-    try:
-        signature = b64decode(headers.get("x-twilio-email-event-webhook-signature", ""), validate=True)
-        public.verify(signature, timestamp.encode() + body, ec.ECDSA(SHA256()))
-    except (InvalidSignature, BadBase64):
-        return False
-    return _is_recent(timestamp, now)
+def _check_sendgrid(key: str, headers: Mapping[str, str], body: bytes, now: datetime) -> None:
+    timestamp, signature = (headers.get(f"{SENDGRID_HEADER}-{name}", "") for name in ("timestamp", "signature"))
+    check_sendgrid(key, now, timestamp, signature, body)
 
 
 def _sendgrid_events(content: Any, _headers: Mapping[str, str]) -> Iterator[ProviderEvent | None]:
@@ -140,8 +119,9 @@ def _sendgrid_events(content: Any, _headers: Mapping[str, str]) -> Iterator[Prov
 # --- Standard Webhooks ------------------------------------------------------------------------------------
 
 
-def _standard_is_authentic(key: str, headers: Mapping[str, str], body: bytes, _now: datetime) -> bool:
-    return is_signed(body, headers, key_of(key))
+def _check_standard(key: str, headers: Mapping[str, str], body: bytes, _now: datetime) -> None:
+    if not is_signed(body, headers, key_of(key)):
+        raise BadSignature("The signature is missing, wrong or older than five minutes.")
 
 
 def _standard_events(content: Any, headers: Mapping[str, str]) -> Iterator[ProviderEvent | None]:
@@ -159,9 +139,9 @@ def _standard_events(content: Any, headers: Mapping[str, str]) -> Iterator[Provi
 
 
 PROVIDERS = {
-    "mailgun": Provider("MAILGUN_SIGNING_KEY", _mailgun_is_authentic, _mailgun_events),
-    "sendgrid": Provider("SENDGRID_EVENTS_KEY", _sendgrid_is_authentic, _sendgrid_events),
-    "standard": Provider("MAIL_EVENTS_SECRET", _standard_is_authentic, _standard_events),
+    "mailgun": Provider("MAILGUN_SIGNING_KEY", _check_mailgun, _mailgun_events),
+    "sendgrid": Provider("SENDGRID_EVENTS_KEY", _check_sendgrid, _sendgrid_events),
+    "standard": Provider("MAIL_EVENTS_SECRET", _check_standard, _standard_events),
 }
 
 
@@ -193,10 +173,3 @@ def _line(value: object) -> str:
 
 def _from_epoch(value: Any) -> datetime:
     return datetime.fromtimestamp(float(value), UTC)
-
-
-def _is_recent(timestamp: str, now: datetime) -> bool:
-    try:
-        return abs(now - _from_epoch(timestamp)) <= TOLERANCE
-    except (ValueError, OverflowError, OSError):
-        return False

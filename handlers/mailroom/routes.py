@@ -6,6 +6,7 @@ Status 200 means that the message is committed. Providers send it again after 5x
 import json
 from collections.abc import Callable
 
+from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -13,10 +14,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
+from handlers.mailroom.event_intake import UnknownProvider, take_in_events
 from handlers.mailroom.intake import Envelope, MessageTooLarge, max_bytes, take_in
+from handlers.mailroom.provider_events import BadRequest
 from handlers.mailroom.signatures import BadSignature, check_mailgun, check_sendgrid
+from handlers.payloads import Tenant
 from mayfly import database, setting
 
+TENANT: TypeAdapter[str] = TypeAdapter(Tenant)
 MAX_FIELDS = 200
 MAX_RECIPIENTS = 100
 RAW_FIELDS = {"mailgun": "body-mime", "sendgrid": "email"}
@@ -96,9 +101,25 @@ async def _store(raw: bytes, envelope: Envelope) -> None:
         raise HTTPException(406, str(error)) from None
 
 
+async def receive_events(request: Request) -> Response:
+    """What became of sent emails."""
+    body, provider = await request.body(), request.path_params["provider"]
+    try:
+        tenant_id = TENANT.validate_python(request.path_params["tenant"])
+        stored = await run_in_threadpool(take_in_events, database(), tenant_id, provider, request.headers, body)
+    except (UnknownProvider, ValidationError) as error:
+        raise HTTPException(404, str(error)) from None
+    except BadSignature as error:
+        raise HTTPException(403, str(error)) from None
+    except BadRequest as error:
+        raise HTTPException(406, f"The events cannot be read: {error}") from None
+    return PlainTextResponse(f"{stored} stored\n")
+
+
 mail = Router(
     [
         Route("/mailgun/mime", receive_mailgun, methods=["POST"]),
         Route("/sendgrid", receive_sendgrid, methods=["POST"]),
+        Route("/events/{tenant}/{provider}", receive_events, methods=["POST"]),
     ]
 )

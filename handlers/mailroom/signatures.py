@@ -33,13 +33,15 @@ def check_sendgrid(public_key: str, now: datetime, timestamp: str, signature: st
         key = load_der_public_key(b64decode(public_key))
         given = b64decode(signature, validate=True)
     except (ValueError, BadBase64):
-        raise BadSignature("SENDGRID_PUBLIC_KEY or the signature is not valid base64.") from None
+        raise BadSignature("The public key or the signature is not valid base64.") from None
     if not isinstance(key, EllipticCurvePublicKey):
-        raise BadSignature("SENDGRID_PUBLIC_KEY is not an ECDSA key.")
+        raise BadSignature("The public key is not an ECDSA key.")
     try:
         key.verify(given, timestamp.encode() + body, ECDSA(SHA256()))
     except InvalidSignature:
-        raise BadSignature("The signature is wrong: is SENDGRID_PUBLIC_KEY that of the security policy?") from None
+        raise BadSignature(
+            "The signature is wrong: is the setting the public key of this webhook or security policy?"
+        ) from None
 
 
 def _check_age(timestamp: str, now: datetime) -> None:

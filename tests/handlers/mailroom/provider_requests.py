@@ -35,7 +35,7 @@ class Happened(NamedTuple):
     key: str = "event-1"
 
 
-def mailgun(at: datetime, happened: Happened) -> SignedRequest:
+def mailgun(at: datetime, happened: Happened, key: str = MAILGUN_KEY) -> SignedRequest:
     """One event per request."""
     names = {"bounced": ("failed", "permanent"), "deferred": ("failed", "temporary")}
     event, severity = names.get(happened.kind, (happened.kind, None))
@@ -50,7 +50,7 @@ def mailgun(at: datetime, happened: Happened) -> SignedRequest:
         "delivery-status": status if happened.kind in names else {"code": 250, "message": "OK"},
     }
     timestamp, token = str(int(at.timestamp())), f"token-{happened.key}"
-    signature = digest(MAILGUN_KEY.encode(), f"{timestamp}{token}".encode(), sha256).hex()
+    signature = digest(key.encode(), f"{timestamp}{token}".encode(), sha256).hex()
     content = {"signature": {"timestamp": timestamp, "token": token, "signature": signature}, "event-data": data}
     return SignedRequest({"Content-Type": "application/json"}, json.dumps(content).encode())
 
@@ -92,6 +92,6 @@ def standard(at: datetime, happened: Happened) -> SignedRequest:
     return SignedRequest(headers, body.encode())
 
 
-REQUESTS: dict[str, Callable[[datetime, Happened], SignedRequest]] = {
+REQUESTS: dict[str, Callable[[datetime, Happened], SignedRequest]] = {  # of one event
     "mailgun": mailgun, "sendgrid": sendgrid, "standard": standard,
 }  # fmt: skip

@@ -12,8 +12,9 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.mailroom.event_intake import EVENTS_PER_JOB, NotAuthentic, UnknownProvider, take_in_events
+from handlers.mailroom.event_intake import EVENTS_PER_JOB, UnknownProvider, take_in_events
 from handlers.mailroom.provider_events import KINDS, PROVIDERS, BadRequest, read_events
+from handlers.mailroom.signatures import BadSignature
 from handlers.mailroom.tables import bounces, deliveries, provider_events, webhook_deliveries, webhook_endpoints
 from mayfly import database
 from mayfly.testing import drain, enqueued_jobs
@@ -157,7 +158,7 @@ def test_a_request_without_a_valid_signature_is_refused(mail: SentMail, provider
     """Altered, unsigned, or garbage. Nothing is stored."""
     mail.delivery()
 
-    with pytest.raises(NotAuthentic):
+    with pytest.raises(BadSignature):
         take_in(provider, change(REQUESTS[provider](NOON, Happened("bounced", OURS))))
 
     assert (mail.rows(provider_events), enqueued_jobs()) == ([], [])
@@ -165,12 +166,12 @@ def test_a_request_without_a_valid_signature_is_refused(mail: SentMail, provider
 
 @SQLITE
 @pytest.mark.parametrize("provider", REQUESTS)
-@pytest.mark.parametrize("minutes", [-6, 6])
-def test_a_recorded_request_is_refused(mail: SentMail, provider: str, minutes: int) -> None:
-    """Signed more than five minutes ago, or for the future."""
-    request = REQUESTS[provider](NOON + timedelta(minutes=minutes), Happened("bounced", OURS))
+@pytest.mark.parametrize("hours", [-13, 13])
+def test_a_recorded_request_is_refused(mail: SentMail, provider: str, hours: int) -> None:
+    """Signed long ago, or for the future."""
+    request = REQUESTS[provider](NOON + timedelta(hours=hours), Happened("bounced", OURS))
 
-    with pytest.raises(NotAuthentic):
+    with pytest.raises(BadSignature):
         take_in(provider, request)
 
 
@@ -180,7 +181,7 @@ def test_a_provider_needs_its_key(mail: SentMail, monkeypatch: pytest.MonkeyPatc
     request = REQUESTS["mailgun"](NOON, Happened("bounced", OURS))
     monkeypatch.setenv("MAILGUN_SIGNING_KEY_ACME_DE", "another key")
 
-    with pytest.raises(NotAuthentic):
+    with pytest.raises(BadSignature):
         take_in("mailgun", request, "acme.de")
     monkeypatch.delenv("MAILGUN_SIGNING_KEY")
     with pytest.raises(UnknownProvider, match="integration not configured: MAILGUN_SIGNING_KEY"):

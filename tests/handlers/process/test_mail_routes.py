@@ -3,8 +3,10 @@
 import hmac
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
+from urllib.parse import quote
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, generate_private_key
@@ -15,6 +17,7 @@ from urllib3.filepost import encode_multipart_formdata
 from tests.databases import Databases
 from tests.handlers.conftest import migrate_all
 from tests.handlers.mailroom.office import MailOffice
+from tests.handlers.mailroom.provider_requests import Happened, mailgun
 from tests.handlers.mailroom.shapes import message
 from tests.handlers.process.installation import HandlersInstallation
 from tests.process.console.api import Answer, Api
@@ -102,6 +105,31 @@ def test_sendgrid_posts_a_message(console: Api, signed_body: bytes | None, statu
     answer = console.ask("POST", SENDGRID, raw=body, token=None, headers=headers)
 
     assert (answer.status, sha256(raw).hexdigest() in stored(console)) == (status, status == 200)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "status"),
+    [
+        ("default/mailgun", SIGNING_KEY, 200),
+        ("default/mailgun", "key-456", 403),
+        ("default/standard", SIGNING_KEY, 404),
+        ("default/nowhere", SIGNING_KEY, 404),
+        ("no tenant/mailgun", SIGNING_KEY, 404),
+    ],
+)
+def test_a_provider_posts_its_events(console: Api, path: str, key: str, status: int) -> None:
+    """They are stored before the response, if there is a key for this provider."""
+    happened = Happened("bounced", "1@shop.example", key=f"{path} {key}")
+    request = mailgun(datetime.now(UTC), happened, key)
+    before = len(mail_events(console))
+
+    answer = console.ask("POST", f"/hooks/mail/events/{quote(path)}", raw=request.body, token=None)
+
+    assert (answer.status, len(mail_events(console)) - before) == (status, int(status == 200))
+
+
+def mail_events(console: Api) -> Sequence[object]:
+    return MailOffice(console.installation.url).rows("SELECT event_key FROM app_mail_events")
 
 
 def test_routes_of_handlers_have_the_limits_of_the_console(console: Api) -> None:
