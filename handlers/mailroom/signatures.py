@@ -39,9 +39,7 @@ def check_sendgrid(public_key: str, now: datetime, timestamp: str, signature: st
     try:
         key.verify(given, timestamp.encode() + body, ECDSA(SHA256()))
     except InvalidSignature:
-        raise BadSignature(
-            "The signature is wrong: is the setting the public key of this webhook or security policy?"
-        ) from None
+        raise BadSignature("The signature is wrong: is it the public key of this webhook?") from None
 
 
 def _check_age(timestamp: str, now: datetime) -> None:
