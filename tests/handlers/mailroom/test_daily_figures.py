@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import date, timedelta
 from threading import Event, Thread
@@ -24,14 +23,6 @@ DAY = timedelta(days=1)
 LONG_AGO = date(2020, 1, 1)
 EVENTS = ("delivered_at", "replied_at", "complained_at", "hard", "soft")
 FIGURES = ("sent", "delivered", "bounced", "soft_bounced", "replied", "complained")
-
-pytestmark = pytest.mark.usefixtures("_noon")
-
-
-@pytest.fixture
-def mail(platform: str) -> Iterator[SentMail]:
-    with closing(SentMail(platform)) as made:
-        yield made
 
 
 def aggregate(**payload: Any) -> dict[str, int]:

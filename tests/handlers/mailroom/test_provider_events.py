@@ -1,14 +1,11 @@
 """Events of providers: signatures, duplicates, and what they do to deliveries."""
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
-from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,12 +22,10 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 OURS = "1@shop.example"  # the first delivery
 
 
-@pytest.fixture
-def mail(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SentMail]:
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
-    with freeze_time(NOON, real_asyncio=True), closing(SentMail(platform)) as made:
-        yield made
 
 
 def take_in(provider: str, request: SignedRequest, tenant: str = "default") -> int:

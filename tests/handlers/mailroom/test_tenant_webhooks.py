@@ -1,12 +1,10 @@
 """Webhooks of tenants: signed, retried for three days, not sent to private addresses, disabled if they fail."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 from sqlalchemy import Connection
 from standardwebhooks import Webhook
@@ -22,19 +20,10 @@ SECRET, OLD_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhr
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
-@pytest.fixture
-def clock(platform: str) -> Iterator[FrozenDateTimeFactory]:
-    with freeze_time(NOON, real_asyncio=True) as frozen:
-        assert isinstance(frozen, FrozenDateTimeFactory)
-        yield frozen
-
-
-@pytest.fixture
-def mail(platform: str, clock: FrozenDateTimeFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[SentMail]:
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEBHOOK_ACME", SECRET)
     monkeypatch.setenv("PRIVATE_HOSTS", "127.0.0.1")
-    with closing(SentMail(platform)) as made:
-        yield made
 
 
 @pytest.fixture

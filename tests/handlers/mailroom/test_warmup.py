@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,19 +29,6 @@ from tests.servers.dovecot import SPAM_FOLDER, Dovecot
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 ANN, BOB = 1, 2
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def clock(platform: str) -> Iterator[FrozenDateTimeFactory]:
-    with freeze_time(NOON, real_asyncio=True) as frozen:
-        assert isinstance(frozen, FrozenDateTimeFactory)
-        yield frozen
-
-
-@pytest.fixture
-def mail(platform: str, clock: FrozenDateTimeFactory) -> Iterator[SentMail]:
-    with closing(SentMail(platform)) as made:
-        yield made
 
 
 @pytest.fixture
