@@ -107,7 +107,7 @@ def test_random_kills_apply_each_event_once(embedded: Installation) -> None:
 @pytest.mark.every_database
 def test_many_kills_lose_no_webhook(installation: Installation) -> None:
     """On every database."""
-    deliver_under_kills(installation, events=150, kills=10)
+    deliver_under_kills(installation, events=60, kills=6)
 
 
 @pytest.mark.slow
