@@ -13,7 +13,7 @@ from handlers.mailroom.event_intake import EVENTS_PER_JOB, UnknownProvider, take
 from handlers.mailroom.provider_events import KINDS, PROVIDERS, BadRequest, read_events
 from handlers.mailroom.signatures import BadSignature
 from handlers.mailroom.tables import bounces, deliveries, provider_events, webhook_deliveries, webhook_endpoints
-from mayfly import database
+from mayfly import database, enqueue
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.mailroom.provider_requests import REQUESTS, SETTINGS, Happened, SignedRequest, sendgrid
 from tests.handlers.mailroom.sent_mail import NOON, SentMail
@@ -91,6 +91,23 @@ def test_a_repeated_event_changes_nothing(mail: SentMail) -> None:
     assert contact_events() == [("bob@example.com", "bounced")]
     assert sorted(row.event_type for row in mail.rows(webhook_deliveries)) == ["mail.bounced", "mail.delivered"]
     assert [(row.status, row.delivered_at) for row in mail.rows(deliveries)] == [("bounced", NOON)]
+
+
+@SQLITE
+def test_an_event_is_applied_once(mail: SentMail) -> None:
+    """Although its job runs again, as after a kill."""
+    mail.delivery(recipient="bob@example.com")
+    take_in("mailgun", REQUESTS["mailgun"](NOON, Happened("unsubscribed", OURS)))
+    [event] = mail.rows(provider_events)
+
+    first = process()
+    enqueue("process_webhook", {"events": [event.id]})
+    again = process()
+
+    assert [first, again] == [
+        [{"applied": 1, "orphan": 0, "repeated": 0}], [{"applied": 0, "orphan": 0, "repeated": 1}],
+    ]  # fmt: skip
+    assert contact_events() == [("bob@example.com", "unsubscribed")]
 
 
 @SQLITE
