@@ -2,7 +2,7 @@
 
 AuthMiddleware wraps the whole application: without a valid token or session the response does not even show whether a
 path exists. It also applies the rate limit and the body limit, and sets the security headers. For pages it checks
-origin and CSRF token.
+origin and CSRF token. Routes of handlers (console.hooks) have only the limits.
 """
 
 import hmac
@@ -29,6 +29,7 @@ from mayfly.schema.tables import NAME_LENGTH
 
 T = TypeVar("T")
 
+HOOKS_PATH = "/hooks/"  # routes of handlers, which check each request themselves
 API_PATHS = ("/api", "/metrics", "/livez", "/health")  # and everything below /api/
 OPEN_API_PATHS = ("/livez", "/health")  # monitoring needs no token
 LOGIN_PATH = "/login"
@@ -82,7 +83,7 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         path = self._remove_prefix(scope)
-        is_page = self._has_pages and path not in API_PATHS and not path.startswith("/api/")
+        is_page = self._has_pages and path not in API_PATHS and not path.startswith(("/api/", HOOKS_PATH))
         scope.setdefault("state", {}).update(context=self._context, is_page=is_page, session=None, token=None)
         request = Request(scope)
         send = self._sending_headers(request, send)
@@ -97,7 +98,9 @@ class AuthMiddleware:
         is_page = request.state.is_page
         try:
             check_framing(request)
-            if is_page:
+            if path.startswith(HOOKS_PATH):
+                self._check_rate(request, f"address {client_address(request)}")
+            elif is_page:
                 await self._check_session(request, path)
             else:
                 await self._check_token(request, path)

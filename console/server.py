@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from console import health, problems, web
+from console import health, hooks, problems, web
 from console.api import read, v1
 from console.auth import AuthMiddleware
 from console.context import ConsoleContext, open_context
@@ -65,6 +65,7 @@ def make_app(context: ConsoleContext, api_only: bool = False) -> FastAPI:
     app.state.health_check = health.HealthCheck(context.settings, context.log)
     if not api_only:
         app.include_router(web.router)
+    hooks.mount(app, context.registry, context.log)
     problems.install(app, None if api_only else page.error_page)
     return app
 

@@ -2,6 +2,7 @@
 
 # The modules that declare handlers. Everything else is imported when a job needs it.
 __handlers__ = (
-    "ai", "boards", "campaigns", "mail", "maintenance", "notify", "outreach", "prospects", "samples", "search",
+    "ai", "boards", "campaigns", "mail", "mailroom", "maintenance", "notify", "outreach", "prospects", "samples",
+    "search",
 )  # fmt: skip
 __migrations__ = "migrations/versions"  # the app_ tables: `mayfly migrate --app`

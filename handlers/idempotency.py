@@ -17,6 +17,8 @@ from mayfly import Job, Retry
 OPEN, HANDED_OVER, DONE = "open", "handed over", "done"
 HOLD, RESEND = "hold", "resend"
 
+AlsoWrite = Callable[[Connection], object]  # commits together with the change of an effect
+
 effects = Table(
     "app_idempotency",
     metadata,
@@ -71,7 +73,7 @@ class Effect:
     def load_on(self, connection: Connection) -> EffectRecord:
         return self._select(connection) or EffectRecord(OPEN, provider=None, answer=None, **self._owner())
 
-    def hand_over(self, provider: str, found: str = OPEN) -> None:
+    def hand_over(self, provider: str, found: str = OPEN, also: AlsoWrite | None = None) -> None:
         """Record that the provider is about to be called. `found` is the state that this run has read."""
         owner = self._owner()
         key, missing = {"key": self.key, "found": found}, {"effect_key": self.key, "kind": self._kind, "state": OPEN}
@@ -80,6 +82,8 @@ class Effect:
             if found == OPEN:
                 insert_missing(connection, effects, {**missing, **owner})
             connection.execute(IN_STATE, {**key, "state": HANDED_OVER, "provider": provider, **owner})
+            if also is not None:
+                also(connection)
             return self._select(connection)
 
         record = self._job.write(write)
@@ -92,24 +96,23 @@ class Effect:
         keep = update(effects).where(effects.c.effect_key == self.key, effects.c.state == HANDED_OVER)
         self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
 
-    def complete(self, answer: str, also: Callable[[Connection], object] = lambda _connection: None) -> None:
-        """Record that it has happened. The writes of `also` commit together with that."""
+    def complete(self, answer: str, also: AlsoWrite | None = None) -> None:
+        """Record that it has happened."""
         self._settle(DONE, answer, also)
 
-    def reopen(self, answer: str) -> None:
+    def reopen(self, answer: str, also: AlsoWrite | None = None) -> None:
         """Record that the effect has certainly not happened."""
-        self._settle(OPEN, answer)
+        self._settle(OPEN, answer, also)
 
-    def _settle(
-        self, state: str, answer: str, also: Callable[[Connection], object] = lambda _connection: None
-    ) -> None:
+    def _settle(self, state: str, answer: str, also: AlsoWrite | None) -> None:
         owner = self._owner()
         own = {"key": self.key, "found": HANDED_OVER, "owner": owner["job_id"], "token": owner["claims"]}
         values = {"state": state, "answer": answer, "changed_at": owner["changed_at"]}
 
         def write(connection: Connection) -> None:
             connection.execute(OWN, {**own, **values})
-            also(connection)
+            if also is not None:
+                also(connection)
 
         self._job.write(write)
 

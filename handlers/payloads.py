@@ -14,6 +14,8 @@ def one_line(text: str) -> str:
 
 
 Line = Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)]
+DEFAULT_TENANT = "default"
+Tenant = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 EffectName = Annotated[str, StringConstraints(min_length=1, max_length=150), AfterValidator(one_line)]
 
 

@@ -414,6 +414,13 @@ class BadCommand(HandlerError):
         super().__init__(f"The command {verb!r} of {module} {reason}.")
 
 
+class BadRoutes(HandlerError):
+    """Routes of the console that a module of HANDLERS contributes in __routes__."""
+
+    def __init__(self, name: str, module: str, reason: str) -> None:
+        super().__init__(f"The routes {name!r} of {module} {reason}.")
+
+
 class HookUnusable(HandlerError):
     def __init__(self, variable: str, name: str, reason: str) -> None:
         super().__init__(f"{variable}={name}: {reason}.")

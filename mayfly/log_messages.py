@@ -224,6 +224,9 @@ lane_entered = Phrase[str]("Continuing with lane={lane}")
 worker_stopping = Phrase[str]("Received {signal}: claiming no more jobs", Level.WARNING)
 worker_error = Phrase[str]("{reason}", Level.ERROR)
 handler_module_failed = Phrase[str, str]("Handler module {module} cannot be imported: {reason}", Level.ERROR)
+routes_failed = Phrase[str, str, str](
+    "Routes /hooks/{name} are not served: {module} cannot be imported: {reason}", Level.ERROR
+)
 no_handlers = Phrase[str](
     "No handlers are loaded: HANDLERS is not set, and MAYFLY_HOME {home} has no package `handlers`. Set HANDLERS to "
     "the modules that declare them",

@@ -19,6 +19,7 @@ from mayfly.errors import (
     BadCommand,
     BadDeclaration,
     BadHandler,
+    BadRoutes,
     HandlerModuleMissing,
 )
 from mayfly.format import did_you_mean
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "mayfly.handlers"
 DEFAULT_MODULE = "handlers"  # of MAYFLY_HOME, if HANDLERS is not set
 SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
+ROUTES_NAME = r"[a-z0-9-]{1,64}"  # a part of a path
 MAX_THREADS = 1000  # the maximum of CONCURRENCY, too; a runner's status page has as many slots
 ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that run on_dead hooks
 ON_DEAD_LANE = "mayfly"  # their own lane, so that a slow hook does not block a lane of the application
@@ -223,11 +225,29 @@ def contributed_commands(registry: Registry) -> dict[str, str]:
     `__commands__ = {"campaigns": "shop.campaigns.cli"}`: the command is the attribute `campaigns` of that module.
     """
     found: dict[str, str] = {}
-    for name in _with_parts(registry.modules):
-        for verb, module in getattr(sys.modules[name], "__commands__", {}).items():
-            if found.setdefault(verb, module) != module:
-                raise BadCommand(verb, module, f"has the name of a command of {found[verb]}: rename one of them")
+    for verb, module in _contributions(registry, "__commands__"):
+        if found.setdefault(verb, module) != module:
+            raise BadCommand(verb, module, f"has the name of a command of {found[verb]}: rename one of them")
     return found
+
+
+def contributed_routes(registry: Registry) -> dict[str, str]:
+    """Routes of the console that the imported modules contribute, each with the module of its ASGI application.
+
+    `__routes__ = {"mail": "shop.mail.routes"}`: the application is the attribute `mail` of that module.
+    """
+    found: dict[str, str] = {}
+    for name, module in _contributions(registry, "__routes__"):
+        if not re.fullmatch(ROUTES_NAME, name):
+            raise BadRoutes(name, module, "need a name of 1–64 lower-case letters, digits and hyphens")
+        if found.setdefault(name, module) != module:
+            raise BadRoutes(name, module, f"have the name of those of {found[name]}: rename one of them")
+    return found
+
+
+def _contributions(registry: Registry, attribute: str) -> Iterator[tuple[str, str]]:
+    for name in _with_parts(registry.modules):
+        yield from getattr(sys.modules[name], attribute, {}).items()
 
 
 def _with_parts(names: Iterable[str]) -> Iterator[str]:

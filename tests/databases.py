@@ -7,13 +7,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
 from tests.servers import (
     PRIVATE,
     DidNotStart,
+    Dovecot,
     PgBouncer,
+    Postfix,
+    PrivateProcess,
     PrivateServer,
     Server,
     Unavailable,
@@ -22,6 +26,7 @@ from tests.servers import (
 )
 from tests.servers.directory import directory_for_databases
 
+Process = TypeVar("Process", bound=PrivateProcess)
 # Fills an empty database, given its URL; each is run once per engine and copied afterwards.
 Template = Callable[[str], object]
 
@@ -32,7 +37,7 @@ class Databases:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._servers: dict[str, Server | Unavailable] = {}
-        self._private: list[PrivateServer] = []
+        self._private: list[PrivateProcess] = []
         self._templates: dict[tuple[str | Server, Template], list[str]] = {}
         self._existing: list[tuple[Server, str]] = []
         self._directory: Path | None = None
@@ -91,12 +96,19 @@ class Databases:
         """In front of the shared PostgreSQL."""
         return self._started(PgBouncer(self.server("postgres"), settings))
 
-    def _started(self, server: PrivateServer) -> PrivateServer:
+    def dovecot(self) -> Dovecot:
+        """A mail server, which is removed at the end of the session like a private database server."""
+        return self._started(Dovecot())
+
+    def postfix(self) -> Postfix:
+        return self._started(Postfix())
+
+    def _started(self, server: Process) -> Process:
         self._private.append(server)
         try:
             server.start()
         except (Unavailable, DidNotStart) as error:
-            self.unavailable[server.engine_name] = str(error)
+            self.unavailable[server.name] = str(error)
             raise Unavailable(str(error)) from error
         return server
 

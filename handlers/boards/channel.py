@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from handlers.boards.tables import PostRow
-from handlers.http import HttpResponse, client_for_user_url
+from handlers.http import HttpResponse, base_and_path, client_for_user_url
 from mayfly import Cancel, Dead, setting
 
 # Otherwise a user with the right to add channels could send any setting to their own server.
@@ -27,9 +27,10 @@ class PostChannel:
 
     def post(self, below: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
         """POST to its URL, or to a path below it."""
-        parts = urlsplit(self.url)
-        path = f"{parts.path.rstrip('/')}{below}" if below else urlunsplit(("", "", parts.path, parts.query, ""))
-        client = client_for_user_url(f"{parts.scheme}://{parts.netloc}", response_seconds=RESPONSE_SECONDS)
+        base, path = base_and_path(self.url)
+        if below:
+            path = f"{urlsplit(self.url).path.rstrip('/')}{below}"
+        client = client_for_user_url(base, response_seconds=RESPONSE_SECONDS)
         return client.call("POST", path, body, {"Content-Type": "application/json", **headers})
 
 

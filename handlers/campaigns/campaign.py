@@ -1,9 +1,9 @@
 """Campaigns and their steps, and what operators do with a campaign: launch, pause, resume, cancel."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, bindparam, func, select, update
 
@@ -24,24 +24,12 @@ from handlers.campaigns.tables import (
 )
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.tables import templates
+from handlers.scope import Scope
 from mayfly import BusinessHours, Cancel, Dead, MayflyError, enqueue, setting
-
-T = TypeVar("T")
 
 USUAL_LAUNCH_DELAY = "300"  # seconds
 MAX_LAUNCH_DELAY = 30 * 86_400
 CHANNELS_OF = {"smtp": (EMAIL,), "gmail": (EMAIL,), "twilio": (tables.SMS, tables.VOICEMAIL)}
-
-
-class Scope(Protocol):
-    """A job, or `mayfly.database()` outside of a job."""
-
-    @property
-    def now(self) -> datetime: ...
-
-    def read(self, work: Callable[[Connection], T]) -> T: ...
-
-    def write(self, work: Callable[[Connection], T]) -> T: ...
 
 
 class UnknownCampaign(MayflyError):

@@ -8,12 +8,13 @@ import click
 from sqlalchemy import Connection, func, select
 
 from handlers.campaigns import campaign as actions
-from handlers.campaigns.campaign import Campaign, Scope, find_campaign, load_steps
+from handlers.campaigns.campaign import Campaign, find_campaign, load_steps
 from handlers.campaigns.closing import figures_of
 from handlers.campaigns.preview import PreviewLine
 from handlers.campaigns.preview import preview as preview_lines
 from handlers.campaigns.tables import campaigns as campaigns_table
 from handlers.campaigns.tables import executions, sender_accounts
+from handlers.scope import Scope
 from mayfly import database
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

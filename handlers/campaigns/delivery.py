@@ -46,11 +46,12 @@ from handlers.campaigns.tables import (
     enrolments,
     executions,
 )
-from handlers.idempotency import DONE, HANDED_OVER, Effect, EffectRecord, may_resend
+from handlers.idempotency import DONE, HANDED_OVER, AlsoWrite, Effect, EffectRecord, may_resend
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.message import render
 from handlers.mail.payloads import Mail
 from handlers.mail.tables import templates
+from handlers.mailroom.deliveries import Delivery, Origin
 from handlers.suppressions import BOUNCED, suppress
 from mayfly import BusinessHours, Dead, Job, Retry, Snooze
 
@@ -113,6 +114,8 @@ class _Delivery:
 
     def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:
         self._job, self._message, self._channel, self._effect, self._target = job, message, channel, effect, target
+        origin = Origin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
+        self._row = Delivery(job, effect.key, target.row.email or "", origin)
         self._state = target.effect.state  # as last read or written by this run
 
     def run(self) -> dict[str, str]:
@@ -138,7 +141,14 @@ class _Delivery:
 
     def _sent(self, answer: str) -> dict[str, str]:
         values = {"status": SENT, "reason": None, "answer": answer[:MAX_REASON_LENGTH], "sent_at": self._job.now}
-        self._effect.complete(answer, also=self._change(values, QUEUED, CANCELLED))
+        change = self._change(values, QUEUED, CANCELLED)
+
+        def also(connection: Connection) -> None:
+            change(connection)
+            if self._channel == EMAIL:
+                self._row.complete(connection, answer)
+
+        self._effect.complete(answer, also)
         return {"status": SENT, "answer": answer}
 
     def _change(self, values: dict[str, Any], *statuses: str) -> Callable[[Connection], object]:
@@ -181,10 +191,12 @@ class _Delivery:
         parts = {"subject": subject, "text": text, "html": html}
         rendered = {name: source and render(source, context, name) for name, source in parts.items()}
         try:
-            mail = Mail.model_validate({"to": contact.email, "unsubscribe": link, **rendered})
+            fields = {"to": contact.email, "unsubscribe": link, "reply_to": self._row.replies_to, **rendered}
+            mail = Mail.model_validate(fields)
         except ValidationError as error:
             raise Dead(f"the email is not valid: {error.errors()[0]['msg']}") from None
-        return RenderedMessage(EMAIL, contact.email, rendered["text"] or "", mail, self._effect.key)
+        text, bounces_to = rendered["text"] or "", self._row.bounces_to
+        return RenderedMessage(EMAIL, contact.email, text, mail, self._effect.key, bounces_to)
 
     # --- senders ------------------------------------------------------------------------------------------
 
@@ -245,7 +257,7 @@ class _Delivery:
                 raise Retry(f"handed over to {sender.name}, outcome unknown: sending it again") from error
             raise _doubt(sender.name, str(error)) from error
         except MessageRefused as error:
-            self._take_back(str(error))
+            self._refuse(sender, error)
             if error.is_bounce:
                 self._record_bounce(sender, str(error))
             raise Dead(f"{sender.name}: {error}") from error
@@ -255,11 +267,23 @@ class _Delivery:
         return answer
 
     def _before(self, sender: Sender) -> None:
-        self._effect.hand_over(sender.name, self._state)
+        record = self._with_row(lambda connection: self._row.hand_over(connection, sender.name, sender.address))
+        self._effect.hand_over(sender.name, self._state, record)
         self._state = HANDED_OVER
 
-    def _take_back(self, answer: str) -> None:
-        self._effect.reopen(answer)
+    def _with_row(self, write: AlsoWrite) -> AlsoWrite | None:
+        """Only emails have a row in app_mail_deliveries."""
+        return write if self._channel == EMAIL else None
+
+    def _refuse(self, sender: Sender, error: MessageRefused) -> None:
+        name, address, reply = sender.name, sender.address, str(error)
+        self._take_back(
+            reply,
+            self._with_row(lambda connection: self._row.refuse(connection, name, address, reply, error.is_bounce)),
+        )
+
+    def _take_back(self, answer: str, also: AlsoWrite | None = None) -> None:
+        self._effect.reopen(answer, also)
         self._state = self._effect.load().state
         release(self._job, self._message)
 

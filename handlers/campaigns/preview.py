@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, select
 
-from handlers.campaigns.campaign import Campaign, CampaignStep, Scope, find_campaign, launch_delay, load_steps
+from handlers.campaigns.campaign import Campaign, CampaignStep, find_campaign, launch_delay, load_steps
 from handlers.campaigns.enrolment import exclusions, keys_of
 from handlers.campaigns.planning import unreachable
 from handlers.campaigns.senders import open_board
 from handlers.campaigns.slots import SlotBoard
 from handlers.campaigns.tables import campaign_lead_groups, contacts
+from handlers.scope import Scope
 
 PAGE_SIZE = 1000
 

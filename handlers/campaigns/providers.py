@@ -34,6 +34,7 @@ class RenderedMessage:
     text: str
     mail: Mail | None = None  # of an email
     key: str = ""
+    bounces_to: str | None = None  # the sender of the envelope, if it is not that of the account
 
 
 def hand_over(job: Job, sender: Sender, message: RenderedMessage, before: Callable[[], None]) -> str:
@@ -65,7 +66,7 @@ def secret_of(sender: Sender) -> str:
 def _over_smtp(sender: Sender, secret: str, message: RenderedMessage, before: Callable[[], None]) -> str:
     account = _account(sender, secret)
     try:
-        return smtp.send(account, message.to, _composed(sender, message), before)
+        return smtp.send(account, message.to, _composed(sender, message), before, message.bounces_to)
     except smtp.LoginFailed as error:
         raise SenderFailed(str(error)) from error
     except smtp.TemporaryFailure as error:

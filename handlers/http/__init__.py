@@ -6,11 +6,12 @@ from handlers.http.client import (
     ResponseTooLarge,
     ResponseUnknown,
     ServiceUnreachable,
+    base_and_path,
     client_for_user_url,
 )
 from handlers.http.status import ServiceUnavailable
 
 __all__ = [
     "HttpClient", "HttpResponse", "ResponseTooLarge", "ResponseUnknown", "ServiceUnavailable", "ServiceUnreachable",
-    "client_for_user_url",
+    "base_and_path", "client_for_user_url",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from handlers.http.status import ServiceUnavailable, outcome_of_status
 from handlers.outages import min_delay_seconds
@@ -146,6 +146,12 @@ class HttpClient:
             if time.monotonic() > ends_at:
                 raise ResponseUnknown(f"{self.host} took more than {self._response_seconds:g} s to respond")
         return bytes(content)
+
+
+def base_and_path(url: str) -> tuple[str, str]:
+    """Of a complete URL, whose path and query are sent as they are."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}", urlunsplit(("", "", parts.path, parts.query, ""))
 
 
 def client_for_user_url(url: str, **options: Any) -> HttpClient:

@@ -1,6 +1,7 @@
 """Send one email through the first account that accepts it, and decide the outcome of its job."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from handlers.cooldown import active_cooldowns, start_cooldown
 from handlers.idempotency import DONE, HANDED_OVER, Effect, EffectRecord, may_resend
@@ -9,20 +10,22 @@ from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from handlers.mail.smtp import IDLE, LoginFailed, PermanentFailure, ReplyUnknown, TemporaryFailure, send
 from handlers.mail.templates import with_template
+from handlers.mailroom.deliveries import Delivery, Origin
 from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
 from mayfly import Cancel, Dead, Job, Retry, Snooze
 
 
-def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]:
+def deliver(job: Job, mail: Mail, accounts: Sequence[Account], origin: Origin | None = None) -> dict[str, Any]:
     effect = Effect(job, "mail", mail.key or f"job:{job.id}")
+    row = Delivery(job, effect.key, mail.to, origin or Origin(mail.tenant_id))
     record = effect.load()
     if record.state == DONE:
-        return {"answer": record.answer or "", "account": record.provider or ""}
+        return {"answer": record.answer or "", "account": record.provider or "", **row.result()}
     if record.state == HANDED_OVER and not may_resend(job):
         raise _doubt(record.provider, "an earlier run ended before the reply")
     _refuse_suppressed(job, mail)
     usable = [each for each in accounts if each.serves(job.lane)]
-    delivery = _Delivery(job, with_template(job, mail), effect, record)
+    delivery = _Sending(job, with_template(job, mail), effect, record, row)
     return delivery.through(rotated(usable, job.id, record.provider))
 
 
@@ -45,15 +48,16 @@ def _doubt(provider: str | None, why: str) -> Exception:
     return Dead(f"handed over to {provider}, outcome unknown ({why}): held, because it may have been sent")
 
 
-class _Delivery:
+class _Sending:
     """One email in one run of its job."""
 
-    def __init__(self, job: Job, mail: Mail, effect: Effect, record: EffectRecord) -> None:
-        self._job, self._mail, self._effect = job, mail, effect
+    def __init__(self, job: Job, mail: Mail, effect: Effect, record: EffectRecord, row: Delivery) -> None:
+        self._job, self._effect, self._row = job, effect, row
+        self._mail = mail if mail.reply_to is not None else mail.model_copy(update={"reply_to": row.replies_to})
         self._state = record.state  # as last read by this run
         self._is_sent = False  # through the current account, at least in part
 
-    def through(self, accounts: Sequence[Account]) -> dict[str, str]:
+    def through(self, accounts: Sequence[Account]) -> dict[str, Any]:
         """Try the accounts in this order."""
         cooldowns = active_cooldowns(self._job)
         errors, waits = [], []
@@ -68,7 +72,7 @@ class _Delivery:
                 continue
             self._is_sent = False
             try:
-                return {"answer": self._send(account), "account": account.name}
+                return {"answer": self._send(account), "account": account.name, **self._row.result()}
             except (LoginFailed, TemporaryFailure, Dead) as error:
                 if not self._is_sent:
                     grant.release()
@@ -84,7 +88,8 @@ class _Delivery:
     def _send(self, account: Account) -> str:
         message = compose(self._mail, account.sender, self._effect.key)
         try:
-            answer = send(account, self._mail.to, message, lambda: self._hand_over(account))
+            hand_over, bounces_to = (lambda: self._hand_over(account)), self._row.bounces_to
+            answer = send(account, self._mail.to, message, hand_over, bounces_to)
         except LoginFailed as error:
             start_cooldown(self._job, account.name, str(error))
             raise
@@ -96,16 +101,26 @@ class _Delivery:
             self._reopen(str(error))
             raise
         except PermanentFailure as error:
-            self._reopen(str(error))
+            self._refuse(account, error)
             if error.is_bounce:
                 suppress(self._job, self._mail.to, BOUNCED, str(error))
             raise Dead(f"{account.name}: {error}") from error
-        self._effect.complete(answer)
+        self._effect.complete(answer, lambda connection: self._row.complete(connection, answer))
         return answer
 
     def _hand_over(self, account: Account) -> None:
-        self._effect.hand_over(account.name, self._state)
+        self._effect.hand_over(
+            account.name,
+            self._state,
+            lambda connection: self._row.hand_over(connection, account.name, account.sender),
+        )
         self._state, self._is_sent = HANDED_OVER, True
+
+    def _refuse(self, account: Account, error: PermanentFailure) -> None:
+        name, sender = account.name, account.sender
+        self._effect.reopen(
+            str(error), lambda connection: self._row.refuse(connection, name, sender, str(error), error.is_bounce)
+        )
 
     def _reopen(self, answer: str) -> None:
         """Does nothing if this run has not handed it over."""

@@ -5,6 +5,7 @@ from email.policy import SMTP
 from email.utils import formatdate
 from functools import lru_cache
 from hashlib import sha256
+from hmac import digest
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def compose(mail: Mail, sender: str, key: str) -> bytes:
     message["From"], message["To"] = sender, mail.to
     message["Subject"] = _header(subject or "")
     message["Date"] = formatdate(usegmt=True)
-    message["Message-ID"] = f"<{sha256(key.encode()).hexdigest()[:40]}@{sender.rpartition('@')[2]}>"
+    message["Message-ID"] = f"<{message_id_of(key, sender)}>"
     if mail.reply_to is not None:
         message["Reply-To"] = mail.reply_to
     if html is None or text is not None:
@@ -32,6 +33,19 @@ def compose(mail: Mail, sender: str, key: str) -> bytes:
         message.set_content(html, subtype="html")
     _attach(message, mail.attachments)
     return _unsubscribe_headers(mail.unsubscribe) + message.as_bytes()
+
+
+def message_id_of(key: str, sender: str) -> str:
+    """Without angle brackets."""
+    return f"{token_of(key)}@{sender.rpartition('@')[2]}"
+
+
+def token_of(key: str) -> str:
+    """Identifies an email in its Message-ID, and in the addresses that its bounces and replies go to.
+
+    Without MAIL_TOKEN_SECRET it could be computed from the id of a job.
+    """
+    return digest(setting("MAIL_TOKEN_SECRET", "").encode(), key.encode(), sha256).hex()[:40]
 
 
 def _unsubscribe_headers(link: str | None) -> bytes:

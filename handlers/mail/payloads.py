@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from handlers.payloads import EffectName, Id, Line, Payload, one_line
+from handlers.payloads import DEFAULT_TENANT, EffectName, Id, Line, Payload, Tenant, one_line
 
 LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # printable ASCII except < and >
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
@@ -46,6 +46,7 @@ class Mail(Payload):
     unsubscribe: Link | None = None
     attachments: Annotated[list[Attachment], Field(default_factory=list, max_length=20)]
     key: EffectName | None = None
+    tenant_id: Tenant = DEFAULT_TENANT
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

@@ -36,10 +36,15 @@ class ReplyUnknown(Exception):
     """The message was handed over, and the reply was not read."""
 
 
-def send(account: Account, recipient: str, message: bytes, hand_over: Callable[[], None]) -> str:
-    """Send and return the server's reply. `hand_over` is called right before the message is sent."""
+def send(
+    account: Account, recipient: str, message: bytes, hand_over: Callable[[], None], bounces_to: str | None = None
+) -> str:
+    """Send and return the server's reply. `hand_over` is called right before the message is sent.
+
+    `bounces_to` is the sender of the envelope, by default that of the account.
+    """
     with _failures():
-        connection = _begin_mail(account)
+        connection = _begin_mail(account, bounces_to or account.sender)
         with _closed_on_error(connection.smtp):
             _expect(connection.smtp.rcpt(recipient), to_recipient=True)
             hand_over()
@@ -103,17 +108,17 @@ def _quit(connection: SmtpConnection) -> None:
     connection.smtp.close()
 
 
-def _begin_mail(account: Account) -> SmtpConnection:
+def _begin_mail(account: Account, sender: str) -> SmtpConnection:
     """Name the sender, on the idle connection if the server still accepts it there."""
     kept = IDLE.take(account)
     if kept is not None:
         with suppress(OSError, smtplib.SMTPException, TemporaryFailure, PermanentFailure):
-            _expect(kept.smtp.mail(account.sender))
+            _expect(kept.smtp.mail(sender))
             return kept
         kept.smtp.close()
     connection = _open(account, SECONDS)
     with _closed_on_error(connection.smtp):
-        _expect(connection.smtp.mail(account.sender))
+        _expect(connection.smtp.mail(sender))
     return connection
 
 

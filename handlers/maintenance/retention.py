@@ -1,7 +1,7 @@
 """How long the records of other areas are kept: one setting per table. Records that are still needed stay."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Table, and_, literal, or_, select
@@ -12,6 +12,8 @@ from handlers.campaigns.tables import campaigns, enrolments, executions, sender_
 from handlers.cooldown import cooldowns
 from handlers.idempotency import DONE, OPEN, effects
 from handlers.mail.tables import templates
+from handlers.mailroom.daily_figures import KEPT_SETTING, USUALLY_KEPT_DAYS
+from handlers.mailroom.tables import RECEIVED, deliveries, provider_events, warmup_mails, webhook_deliveries
 from handlers.maintenance.purge import purge_where
 from handlers.outreach.tables import TEMPLATE_PREFIX, blast_mails, blasts
 from handlers.prospects.answer_cache import USUAL_DAYS
@@ -45,6 +47,12 @@ def _template_is_old(before: datetime) -> ColumnElement[bool]:
 
 def _campaign_has_ended(campaign_id: ColumnElement[int], before: datetime) -> ColumnElement[bool]:
     return campaign_id.in_(select(campaigns.c.id).where(campaigns.c.ended_at < before))
+
+
+def _delivery_is_old(before: datetime) -> ColumnElement[bool]:
+    """Whole days of UTC, so that the figures of the other days can be computed again."""
+    d, midnight = deliveries.c, before.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return and_(d.created_at < midnight, or_(d.sent_at.is_(None), d.sent_at < midnight))
 
 
 RETENTIONS = (
@@ -89,6 +97,23 @@ RETENTIONS = (
     Retention(
         sender_days, "APP_KEEP_SENDS_DAYS", "365", lambda before: sender_days.c.local_date < before.date().isoformat()
     ),
+    Retention(deliveries, KEPT_SETTING, USUALLY_KEPT_DAYS, _delivery_is_old),
+    # An event that was not processed stays: its job can be retried.
+    Retention(
+        provider_events,
+        "APP_KEEP_MAIL_EVENTS_DAYS",
+        "90",
+        lambda before: and_(provider_events.c.status != RECEIVED, provider_events.c.received_at < before),
+        (provider_events.c.received_at,),
+    ),
+    Retention(
+        webhook_deliveries,
+        "APP_KEEP_WEBHOOKS_DAYS",
+        "90",
+        lambda before: webhook_deliveries.c.created_at < before,
+        (webhook_deliveries.c.created_at,),
+    ),
+    Retention(warmup_mails, "APP_KEEP_WARMUP_MAILS_DAYS", "90", lambda before: warmup_mails.c.created_at < before),
     Retention(cooldowns, "APP_KEEP_COOLDOWNS_DAYS", "7", lambda before: cooldowns.c.until_at < before),
 )
 

@@ -37,3 +37,8 @@ def insert(url: str, table: str, *rows: dict[str, Any]) -> None:
 def select(url: str, statement: str) -> Sequence[tuple[Any, ...]]:
     with opened(url) as database:
         return database.read(lambda connection: [tuple(row) for row in connection.execute(statement).all()])
+
+
+def execute(url: str, statement: str) -> None:
+    with opened(url) as database:
+        database.run(lambda connection: connection.execute(statement))

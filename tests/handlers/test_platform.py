@@ -16,19 +16,21 @@ from tests.process.installation import CHECKOUT
 HANDLERS = CHECKOUT / "handlers"
 PAGE = HANDLERS / "README.md"
 POOLS = {
-    "email": 3, "outreach": 3, "data": 2, "enrich": 2, "ai": 1, "campaigns": 1, "messages": 3, "misc": 1, "notify": 1,
+    "email": 3, "outreach": 3, "data": 2, "enrich": 2, "ai": 1, "campaigns": 1, "mailroom": 2, "messages": 3,
+    "misc": 1, "notify": 1,
 }  # fmt: skip
 LANES = {
-    "email": {"send_email", "send_digest"},
+    "email": {"send_email", "send_digest", "email_sending"},
     "outreach": {"send_outreach"},
     "data": {"import_prospects", "dedup_prospects"},
     "enrich": {"enrich"},
     "ai": {"ai_summarize_board", "gpt_ai_cofac_nudging"},
     "campaigns": {"send_campaign", "send_campaign_step"},
+    "mailroom": {"email_processing", "bounce", "webhook"},
     "messages": {"email", "sms", "voicemail"},
     "misc": {
         "publish_post", "close_board", "archive_board", "purge_sessions", "vacuum_logs", "metric_rollup",
-        "health_check",
+        "health_check", "warmup", "analytics",
     },
     "notify": {"notify"},
 }  # fmt: skip
@@ -64,8 +66,8 @@ def test_the_lanes_are_those_of_the_handlers(settings: Settings, known: dict[str
 def test_each_lane_has_its_pool_and_its_target(settings: Settings) -> None:
     """Each pool has lanes; urgent lanes linger."""
     found = {pool: {name for name, each in settings.lanes.items() if each.pool == pool} for pool in POOLS}
-    assert (settings.pools, sum(settings.pools.values())) == (POOLS, 17)
-    assert (found, len(settings.lanes)) == (LANES, 21)
+    assert (settings.pools, sum(settings.pools.values())) == (POOLS, 19)
+    assert (found, len(settings.lanes)) == (LANES, 27)
     assert [name for name, each in settings.lanes.items() if each.latency_target is None] == []
     assert {name for name, each in settings.lanes.items() if each.linger} == {"send_email", "notify"}
 
@@ -77,7 +79,7 @@ def test_each_lane_and_pool_has_a_reason() -> None:
     lanes = re.findall(r"(# [^\n]+)?\n\[lanes\.", text)
 
     assert (len(pools), all(pools)) == (len(POOLS), True)
-    assert (len(lanes), all(lanes)) == (21, True)
+    assert (len(lanes), all(lanes)) == (27, True)
 
 
 def test_each_schedule_fits_its_handler(entries: tuple[ScheduleEntry, ...], known: dict[str, Handler]) -> None:
@@ -95,6 +97,7 @@ def test_all_recurring_jobs_are_scheduled(entries: tuple[ScheduleEntry, ...]) ->
     assert (expressions["health_check"], expressions["publish_due_posts"]) == ("* * * * *", "* * * * *")
     assert expressions["gpt_ai_cofac_nudging"] == "*/5 * * * *"
     assert (expressions["process_followups"], expressions["close_campaigns"]) == ("*/15 * * * *", "*/10 * * * *")
+    assert (expressions["aggregate_daily"], expressions["plan_warmup"]) == ("*/10 * * * *", "5 * * * *")
     assert expressions["reset_warmup"] == "0 0 * * *"
     nightly = {"purge_sessions", "vacuum_logs", "prune_records", "rebuild_search_index", "send_digest"}
     assert {name for name in nightly if re.fullmatch(r"\d+ \d+ \* \* \*", expressions[name])} == nightly

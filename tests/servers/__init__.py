@@ -1,4 +1,4 @@
-"""The database servers of the tests: those named by a variable, otherwise private ones."""
+"""The servers of the tests: databases that are named by a variable, otherwise private ones."""
 
 import shutil
 from collections.abc import Mapping
@@ -6,18 +6,23 @@ from collections.abc import Mapping
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from tests.servers.dovecot import Dovecot
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postfix import Postfix
 from tests.servers.postgres import PostgresServer
-from tests.servers.private import PrivateServer
+from tests.servers.private import PrivateProcess, PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
 
 __all__ = [
     "PRIVATE",
     "DidNotStart",
+    "Dovecot",
     "MariaDBServer",
     "PgBouncer",
+    "Postfix",
     "PostgresServer",
+    "PrivateProcess",
     "PrivateServer",
     "Server",
     "Unavailable",

@@ -1,5 +1,6 @@
 """Print the Debian packages that the tests need and this machine lacks; used by scripts/test.
-With `torture`, also those of scripts/torture, which otherwise skips Galera and faults of the network.
+With `slow`, also those of slow tests; with `torture`, also those of scripts/torture, which otherwise skips Galera and
+faults of the network.
 """
 
 import os
@@ -7,13 +8,15 @@ import sys
 from pathlib import Path
 from shutil import which
 
-from tests.servers import missing_packages
+from tests.servers import Dovecot, Postfix, missing_packages
 
 PROGRAMS = {"promtool": "prometheus", "chromium": "chromium"}  # and their packages
 TORTURE_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "rsync": "rsync"}
 GALERA = Path("/usr/lib/galera/libgalera_smm.so")
 
 programs, packages = PROGRAMS, missing_packages(os.environ)
+if "slow" in sys.argv:
+    packages += [server.package for server in (Dovecot, Postfix) if server.programs() is None]
 if "torture" in sys.argv:
     programs = {**PROGRAMS, **TORTURE_PROGRAMS}
     packages += [] if GALERA.exists() else ["galera-4"]

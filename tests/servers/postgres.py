@@ -63,8 +63,11 @@ class PostgresServer(PrivateServer):
             *(f"--{name}={value}" for name, value in settings.items()),
         ]
 
-    def forget_shared_memory(self) -> None:
-        """The segment that keeps a second server out of the data survives a kill; the pid file names it."""
-        with suppress(FileNotFoundError, IndexError):
-            segment = (self.home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
-            subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
+    def remove(self) -> None:
+        """Also the segment that keeps a second server out of the data: it survives a kill; the pid file names it."""
+        self.kill()
+        if self.directory is not None:
+            with suppress(FileNotFoundError, IndexError):
+                segment = (self.home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+                subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
+        super().remove()

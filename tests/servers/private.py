@@ -37,26 +37,20 @@ rm -rf "$2"
 """
 
 
-class PrivateServer(Server, ABC):
+class PrivateProcess(ABC):
     """A server of this test run; the first start creates its data directory."""
 
-    can_restart = True
     package: ClassVar[str]
     account: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
     parent: Path | None = None  # of its directory; None: see tests.servers.directory
 
-    def __init__(
-        self, engine_name: str, url: URL, connect_args: dict[str, Any] | None = None, password: str | None = None
-    ) -> None:
-        # Random, so that no other test run connects to this server; and a URL must escape it.
-        self.password = password or f"p%{secrets.token_hex(8)}@:/"
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.port = free_port()
         self.directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._cleanup: subprocess.Popen[bytes] | None = None
-        address = url.set(username="mayfly", password=self.password, host="127.0.0.1", port=self.port)
-        super().__init__(engine_name, address, connect_args)
 
     @classmethod
     @abstractmethod
@@ -71,6 +65,10 @@ class PrivateServer(Server, ABC):
     def command(self, program: Path) -> list[str]:
         """The server's command line."""
 
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it has started."""
+
     @property
     def home(self) -> Path:
         assert self.directory is not None, "the server was never started"
@@ -79,7 +77,7 @@ class PrivateServer(Server, ABC):
     @property
     def alternative(self) -> str:
         """To an installed server, in the note about a missing one."""
-        return f", or let TEST_{self.engine_name.upper()}_URL name one that runs"
+        return ""
 
     @property
     def is_running(self) -> bool:
@@ -135,7 +133,6 @@ class PrivateServer(Server, ABC):
         """Remove all files; it cannot be started again."""
         self.kill()
         if self.directory is not None:
-            self.forget_shared_memory()
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def leftovers(self) -> list[str]:
@@ -170,14 +167,11 @@ class PrivateServer(Server, ABC):
         if program.returncode:
             raise DidNotStart(f"{arguments[0]} ended with {program.returncode}: {output[-2000:].strip()}")
 
-    def forget_shared_memory(self) -> None:
-        """Free the shared memory of a killed server."""
-
     def _require_programs(self) -> tuple[Path, Path]:
         found = self.programs()
         if found is None:
             raise Unavailable(
-                f"No {self.engine_name} server is installed: `apt-get install {self.package}` brings it"
+                f"No {self.name} server is installed: `apt-get install {self.package}` brings it"
                 f" (scripts/test does that itself when it is root on Debian){self.alternative}."
             )
         return found
@@ -185,7 +179,7 @@ class PrivateServer(Server, ABC):
     def _make_directory(self) -> None:
         identity = self._identity()
         parent = self.parent or directory_for_databases()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=parent))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.name}-", dir=parent))
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])
 
@@ -196,7 +190,7 @@ class PrivateServer(Server, ABC):
         try:
             account = pwd.getpwnam(self.account)
         except KeyError:
-            raise Unavailable(f"There is no account {self.account} to run {self.engine_name} in.") from None
+            raise Unavailable(f"There is no account {self.account} to run {self.name} in.") from None
         return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
     def _launch(self, program: Path) -> None:
@@ -221,16 +215,11 @@ class PrivateServer(Server, ABC):
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while True:
-            try:
-                self.execute("SELECT 1")
-            except DBAPIError as error:
-                if not self.is_running or time.monotonic() > deadline:
-                    tail = (self.home / "log").read_text(errors="replace")[-2000:].strip()
-                    raise DidNotStart(f"{self.engine_name} did not start: {tail}") from error
-                time.sleep(0.02)
-            else:
-                return
+        while not self.answers():
+            if not self.is_running or time.monotonic() > deadline:
+                tail = (self.home / "log").read_text(errors="replace")[-2000:].strip()
+                raise DidNotStart(f"{self.name} did not start: {tail}")
+            time.sleep(0.02)
 
     def _forget_process(self) -> None:
         self._process = None
@@ -238,6 +227,32 @@ class PrivateServer(Server, ABC):
             self._cleanup.kill()
             self._cleanup.communicate()
             self._cleanup = None
+
+
+class PrivateServer(PrivateProcess, Server):
+    """A database server."""
+
+    can_restart = True
+
+    def __init__(
+        self, engine_name: str, url: URL, connect_args: dict[str, Any] | None = None, password: str | None = None
+    ) -> None:
+        # Random, so that no other test run connects to this server; and a URL must escape it.
+        self.password = password or f"p%{secrets.token_hex(8)}@:/"
+        PrivateProcess.__init__(self, engine_name)
+        address = url.set(username="mayfly", password=self.password, host="127.0.0.1", port=self.port)
+        Server.__init__(self, engine_name, address, connect_args)
+
+    @property
+    def alternative(self) -> str:
+        return f", or let TEST_{self.engine_name.upper()}_URL name one that runs"
+
+    def answers(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except DBAPIError:
+            return False
+        return True
 
 
 def await_dead(processes: Sequence[psutil.Process]) -> None:

@@ -62,6 +62,7 @@ class Post:
     stops: "Queue[Stop]" = field(default_factory=Queue)
     logins: list[bool] = field(default_factory=list)
     taken: list[tuple[str, EmailMessage]] = field(default_factory=list)
+    senders: list[str] = field(default_factory=list)  # of their envelopes
     transports: list[Any] = field(default_factory=list)  # of connections; two with STARTTLS
 
     @property
@@ -107,6 +108,7 @@ class Post:
         message = BytesParser(policy=default).parsebytes(envelope.content)
         assert isinstance(message, EmailMessage)
         self.taken.append((recipient, message))
+        self.senders.append(envelope.mail_from)
         session.taken_for = recipient  # because the envelope is discarded with the answer
         await self.reach("taken", session, recipient)
         if recipient in self.hangs_up_on:

@@ -51,6 +51,34 @@ def campaign(number: int, ended_at: datetime | None) -> dict[str, Any]:
     return {"id": number, "name": f"c{number}", "zone": "UTC", "created_at": OLD, "ended_at": ended_at}
 
 
+def delivery(key: str, created_at: datetime, sent_at: datetime | None) -> dict[str, Any]:
+    row = {
+        "tenant_id": "default",
+        "effect_key": key,
+        "job_id": 1,
+        "recipient": key,
+        "sender": "ann",
+        "provider": "ann",
+    }
+    times = {"created_at": created_at, "sent_at": sent_at, "changed_at": created_at}
+    return {**row, "message_id": key, "token": key, "status": "sent", **times}
+
+
+def mail_event(key: str, at: datetime, status: str = "applied") -> dict[str, Any]:
+    row = {"tenant_id": "default", "event_key": key, "provider": "mailgun", "kind": "delivered", "status": status}
+    return {**row, "details": "{}", "occurred_at": at, "received_at": at}
+
+
+def webhook(key: str, at: datetime) -> dict[str, Any]:
+    row = {"tenant_id": "default", "endpoint_id": 1, "event_key": key, "event_type": "mail.bounced", "content": "{}"}
+    return {**row, "status": "delivered", "created_at": at}
+
+
+def warmup_mail(key: str, at: datetime) -> dict[str, Any]:
+    row = {"tenant_id": "default", "mail_key": key, "from_account_id": 1, "to_account_id": 2, "message_id": key}
+    return {**row, "subject": "Hello", "created_at": at}
+
+
 def prune() -> Drained:
     enqueue("prune_records")
     return drain(raises=False)
@@ -83,17 +111,25 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
     sends = [{"sender_id": 1, "local_date": f"{at:%F}", "day_limit": 5, "sends": 3} for at in (OLD, RECENT)]
     insert(platform, "app_sender_days", *sends)
 
+    sent = [delivery("old", OLD, OLD), delivery("never", OLD, None), delivery("late", OLD, RECENT)]
+    insert(platform, "app_mail_deliveries", *sent, delivery("new", RECENT, RECENT))
+    events = [mail_event("old", OLD), mail_event("waiting", OLD, "received"), mail_event("new", RECENT)]
+    insert(platform, "app_mail_events", *events)
+    insert(platform, "app_webhook_deliveries", webhook("old", OLD), webhook("new", RECENT))
+    insert(platform, "app_mail_warmup_mails", warmup_mail("old", OLD), warmup_mail("new", RECENT))
+
     [run] = prune().runs
 
     assert run.result == {
         "app_idempotency": 2, "app_cached_answers": 1, "app_blast_mails": 1, "app_templates": 1, "app_llm_calls": 1,
         "app_nudges": 1, "app_suggestions": 1, "app_step_executions": 1, "app_enrolments": 1, "app_sender_days": 1,
+        "app_mail_deliveries": 2, "app_mail_events": 1, "app_webhook_deliveries": 1, "app_mail_warmup_mails": 1,
         "app_cooldowns": 1,
     }  # fmt: skip
     left = {
         "app_enrolments": "campaign_id", "app_step_executions": "campaign_id",
         "app_idempotency": "effect_key", "app_blast_mails": "blast", "app_templates": "template_key",
-        "app_cooldowns": "provider",
+        "app_mail_deliveries": "effect_key", "app_mail_events": "event_key", "app_cooldowns": "provider",
     }  # fmt: skip
     assert {
         table: [row[0] for row in select(platform, f"SELECT {column} FROM {table} ORDER BY {column}")]
@@ -104,6 +140,8 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
         "app_idempotency": ["doubt", "new"],
         "app_blast_mails": ["new", "sending"],
         "app_templates": ["blast:extended", "blast:new", "blast:sending", "welcome"],
+        "app_mail_deliveries": ["late", "new"],
+        "app_mail_events": ["new", "waiting"],
         "app_cooldowns": ["new"],
     }
 
