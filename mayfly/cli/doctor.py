@@ -38,7 +38,7 @@ from mayfly.schedules import COMMAND
 from mayfly.schedules.files import declared_text, synced_text
 from mayfly.schedules.next_due import schedule_files
 from mayfly.schema import missing_embedded
-from mayfly.schema.tables import VERSION, Version, require_version, stored_version, version_number
+from mayfly.schema.tables import VERSION, Version, is_usable, require_version, stored_version, version_number
 from mayfly.settings import Settings, load
 from mayfly.settings.loading import Loaded
 from mayfly.settings.sources import DOTENV, find_home
@@ -345,9 +345,11 @@ def _tables_result(package: str, stored: Version, newest: Version, known: set[st
         return CheckResult(OK, f"{package}: version {newest}")
     if stored is None:
         return CheckResult(WARNING, f"{package}: missing, and its jobs may need them: {advice}")
-    text = f"{package}: version {stored}, "
+    text = f"{package}: version {version_number(stored)}, "
     if stored in known:
         return CheckResult(PROBLEM, f"{text}but its code needs {newest}: {advice}")
+    if is_usable(stored, known):
+        return CheckResult(OK, f"{text}newer than the {newest} of its code, which can use it")
     return CheckResult(PROBLEM, f"{text}which its code does not know: update the code on this host.")
 
 

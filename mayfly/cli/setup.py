@@ -79,11 +79,13 @@ def migrate(sql: bool, app: bool, dry_run: bool) -> None:
             continue
         subject, are = (f"tables of {tables.package}", "are") if app else ("schema", "is")
         before, after = migrations.migrate(url, tables)
+        number = version_number(after or "none")
         if before == after:
-            click.echo(f"The {subject} {are} up to date (version {version_number(after or '')}).")
+            click.echo(f"The {subject} {are} up to date (version {number}).")
+        elif before is None:
+            click.echo(f"Created the {subject}, version {number}.")
         else:
-            old = f"Migrated the {subject} from version {version_number(before)} to" if before else ""
-            click.echo(f"{old or f'Created the {subject}, version'} {version_number(after or '')}.")
+            click.echo(f"Migrated the {subject} from version {version_number(before)} to {number}.")
 
 
 # --- dev ----------------------------------------------------------------------------------------------------

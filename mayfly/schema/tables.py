@@ -4,6 +4,7 @@ Every process imports it, so it imports almost nothing. The tables themselves, w
 in metadata.py.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mayfly.errors import SchemaMismatch, SchemaMissing
@@ -67,6 +68,11 @@ def refuse_newer(stored: str) -> None:
     """Numbers are four digits, so that they compare as text; anything else is not older than ours."""
     if oldest_usable(stored) > VERSION:
         raise SchemaMismatch(version_number(stored), VERSION)
+
+
+def is_usable(stored: str, known: Iterable[str]) -> bool:
+    """Whether code that knows these versions can use the tables, although it does not know their version."""
+    return oldest_usable(stored) in map(version_number, known)
 
 
 def version_number(stored: str) -> str:

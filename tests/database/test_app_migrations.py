@@ -57,6 +57,15 @@ def test_an_unknown_version_is_refused(database_url: str, shop: PackageTables) -
         migrate(database_url, shop)
 
 
+def test_code_leaves_newer_tables_alone_that_it_can_use(database_url: str, shop: PackageTables) -> None:
+    """The name of the newer migration says so: an application can go back to its older code."""
+    migrate(database_url, shop)
+    with create_engine(database_url, poolclass=NullPool).begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = 'v3_from_{NEWEST}'"))
+
+    assert migrate(database_url, shop) == (f"v3_from_{NEWEST}", f"v3_from_{NEWEST}")
+
+
 def test_the_statements_can_be_printed(
     database_url: str, shop: PackageTables, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,7 +39,7 @@ def set_version(url: str, version: str) -> None:
 
 
 def test_doctor_checks_the_version_of_app_tables(database_url: str, app_package: str) -> None:
-    """Missing, current, behind and ahead of the code."""
+    """Missing, current, behind and ahead of the code, and ahead but usable."""
     missing = check(database_url)
     [tables] = app_tables(packages_named([app_package]))
     migrate(database_url, tables)
@@ -48,15 +48,19 @@ def test_doctor_checks_the_version_of_app_tables(database_url: str, app_package:
     behind = check(database_url)
     set_version(database_url, "9999")
     ahead = check(database_url)
+    set_version(database_url, "v3_from_v2")
+    usable = check(database_url)
 
-    found = [missing, fine, behind, ahead]
+    found = [missing, fine, behind, ahead, usable]
     assert [each.status for each in found] == [
         CheckStatus.WARNING,
         CheckStatus.OK,
         CheckStatus.PROBLEM,
         CheckStatus.PROBLEM,
+        CheckStatus.OK,
     ]
     assert missing.text == ("shop_with_tables: missing, and its jobs may need them: run `mayfly migrate --app`.")
     assert behind.text.startswith("shop_with_tables: version v1, but its code needs v2")
     assert behind.text.endswith(": run `mayfly migrate --app`.")
     assert "9999, which its code does not know" in ahead.text
+    assert "version v3, newer than the v2 of its code, which can use it" in usable.text

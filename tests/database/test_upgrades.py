@@ -15,8 +15,9 @@ from sqlalchemy.pool import NullPool
 
 from mayfly.db.database import Database
 from mayfly.db.dialects import Unit
-from mayfly.errors import OldCodeRuns, SchemaMismatch
+from mayfly.errors import OldCodeRuns, SchemaMismatch, TablesBusy
 from mayfly.fleet.cycles import open_cycle
+from mayfly.schema import migrations
 from mayfly.schema.migrations import PackageTables, migrate, planned_statements
 from mayfly.schema.tables import VERSION, require_version
 from tests.database.factories import claim_ids, run_sql
@@ -245,6 +246,21 @@ def test_jobs_go_on_while_a_migration_waits_for_a_lock(
     assert migration.exitcode == 0
 
 
+@pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
+def test_a_migration_that_gets_no_lock_says_what_to_do(
+    url: str, expanded: PackageTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten minutes; here after its first attempt. The next one continues."""
+    monkeypatch.setattr(migrations, "MAX_LOCK_WAIT_SECONDS", 0.0)
+    with create_engine(url, poolclass=NullPool).connect() as backup:
+        backup.exec_driver_sql("SELECT COUNT(*) FROM mayfly_jobs")
+
+        with pytest.raises(TablesBusy, match=r"waited for a lock .* Run `mayfly migrate` again"):
+            migrate(url, expanded)
+
+    assert migrate(url, expanded) == (VERSION, NEXT)
+
+
 def waits_for_lock(database: Database, engine_name: str) -> bool:
     waiting = {
         "postgres": "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'",
@@ -270,7 +286,7 @@ def test_a_dry_run_shows_statements_locks_and_rows(
 
     assert shape_of(url) == before
     assert (column.table, column.rows) == (index.table, index.rows) == ("mayfly_jobs", "3 rows")
-    assert (version.table, version.rows) == ("mayfly_version", "1 rows")
+    assert (version.table, version.rows) == ("mayfly_version", "1 row")
     assert column.sql.startswith("ALTER TABLE mayfly_jobs ADD COLUMN cost INTEGER ")
     kinds = {
         "sqlite": ("", "mayfly_jobs_cost", "blocks writes of the whole file", "blocks writes of the whole file"),

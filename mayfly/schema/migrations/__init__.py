@@ -26,7 +26,7 @@ from mayfly.schema.column_types import utc_now
 from mayfly.schema.metadata import cycles, runners
 from mayfly.schema.migrations.dry_run import Buffer, PlannedStatement, planned
 from mayfly.schema.migrations.session import RETRY_SECONDS, connected, migration_lock
-from mayfly.schema.tables import VERSION_TABLE, Version, oldest_usable, refuse_newer, version_number
+from mayfly.schema.tables import VERSION_TABLE, Version, is_usable, oldest_usable, refuse_newer, version_number
 
 HERE = Path(__file__).parent
 MAX_LOCK_WAIT_SECONDS = 600.0
@@ -109,7 +109,7 @@ def migration_sql(url: str, tables: PackageTables = OWN) -> None:
 
 def _refuse_unusable(tables: PackageTables, stored: str, known: set[str]) -> None:
     """Tables that newer code has migrated, unless this code can use them too."""
-    if oldest_usable(stored) in map(version_number, known):
+    if is_usable(stored, known):
         return
     if tables.are_own:
         refuse_newer(stored)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from mayfly.format import plural
+
 MAX_COUNTED = 10_000
 NOT_SHOWN = re.compile(r"(--.*|BEGIN|COMMIT)?;?")  # between the statements
 TABLE = re.compile(
@@ -93,7 +95,7 @@ def _rows(connection: Connection, table: str) -> str:
     """Counted if there are few, otherwise what the server's statistics say."""
     counted = connection.execute(text(CAPPED_COUNT.format(table, MAX_COUNTED + 1))).scalar_one()
     if counted <= MAX_COUNTED:
-        return f"{counted:,} rows"
+        return plural(counted, "row")
     statement = STATISTICS.get(connection.dialect.name)
     estimate = connection.execute(text(statement.format(table))).scalar() if statement else None
     if estimate is None or estimate <= MAX_COUNTED:  # never analysed

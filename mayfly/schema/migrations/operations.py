@@ -19,7 +19,7 @@ INVALID_INDEX = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass('{}') AND
 
 
 def add_column(table: str, column: Column[Any]) -> None:
-    """It needs a default or is nullable: the older code does not write it."""
+    """It is nullable or has a constant default: older code does not write it, and no row is rewritten."""
     if column.name in _column_names(table):
         return
     Table(table, MetaData(), column)  # SQLAlchemy only compiles the column of a table
