@@ -30,7 +30,7 @@ def text_from_html(html: str) -> str:
             reader.start(str(element.tag), element.get("href") or "", element.text or "")
         else:
             reader.end(str(element.tag) if event == "end" else "", element.tail or "")
-    return reader.text()
+    return reader.result()
 
 
 def html_from_text(text: str) -> str:
@@ -78,7 +78,7 @@ class _TextReader:
             self._parts.append(" ")
         self._add(tail)
 
-    def text(self) -> str:
+    def result(self) -> str:
         """No pattern repeats a space and a line break together: that would take quadratic time."""
         spaced = re.sub(r" ?\n ?", "\n", re.sub(r"[ \t]+", " ", "".join(self._parts)))
         return re.sub(r"\n{3,}", "\n\n", spaced).strip()

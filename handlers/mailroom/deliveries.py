@@ -70,8 +70,9 @@ class Delivery:
 
     def complete(self, connection: Connection, response: str) -> None:
         """A bounce may have been processed already: then only the response and the time are added."""
-        values = {"response": response[:MAX_REASON_LENGTH], "sent_at": self._job.now}
-        self._change(connection, values)
+        values = {"response": response[:MAX_REASON_LENGTH], "sent_at": self._job.now, "changed_at": self._job.now}
+        d = deliveries.c
+        connection.execute(update(deliveries).where(d.effect_key == self._key, d.sent_at.is_(None)).values(**values))
         self._change(connection, {"status": SENT}, OPEN)
 
     def refuse(self, connection: Connection, provider: str, sender: str, response: str, is_bounce: bool) -> None:
@@ -91,8 +92,7 @@ class Delivery:
 
     def _change(self, connection: Connection, values: dict[str, Any], *statuses: str) -> None:
         change = update(deliveries).where(deliveries.c.effect_key == self._key)
-        if statuses:
-            change = change.where(deliveries.c.status.in_(statuses))
+        change = change.where(deliveries.c.status.in_(statuses))
         connection.execute(change.values(changed_at=self._job.now, **values))
 
 

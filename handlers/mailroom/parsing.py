@@ -62,13 +62,9 @@ class ParsedMail:
     @property
     def fingerprint(self) -> str:
         """Of what the author wrote: equal for copies that took different ways."""
-        digest = sha256()
         parts = (self.message_id, self.from_address, ",".join(self.to_addresses), self.subject, self.text, self.html)
-        for part in parts:
-            digest.update(part.encode("utf-8", "replace") + b"\0")
-        for each in self.attachments:
-            digest.update(sha256(each.content).digest())
-        return digest.hexdigest()
+        files = [sha256(each.content).hexdigest() for each in self.attachments]
+        return sha256("\0".join([*parts, *files]).encode("utf-8", "replace")).hexdigest()
 
 
 def parse_mail(raw: bytes) -> ParsedMail:
@@ -198,7 +194,7 @@ def _read_parts(message: Message, defects: list[str]) -> _Body:
         elif len(body.attachments) < MAX_ATTACHMENTS:
             body.attachments.append(ParsedAttachment(name, content_type[:MAX_TYPE_LENGTH], content))
         else:
-            defects.append("attachments were left out")
+            defects.append("attachments were skipped")
     return body
 
 
@@ -209,7 +205,7 @@ def _leaves(message: Message, defects: list[str]) -> Iterator[Message]:
         part, depth = open_parts.pop()
         number += 1
         if number > MAX_PARTS or depth > MAX_DEPTH:
-            defects.append("parts were left out")
+            defects.append("parts were skipped")
             return
         _cut_parameters(part, defects)
         inner = part.get_payload()

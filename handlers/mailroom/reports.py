@@ -146,7 +146,7 @@ def _is_bounce(mail: ParsedMail, content_type: str, sender: str | None) -> bool:
 
 
 def _failure(block: Mapping[str, str]) -> Failure | None:
-    """None for a recipient that got the email, and for a delay: the server goes on trying."""
+    """None for a recipient that got the email, and for a delay: the server tries again."""
     action = block.get("action", "").strip().lower()
     if not action.startswith(("fail", "error")):
         return None

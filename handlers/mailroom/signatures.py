@@ -6,7 +6,7 @@ from binascii import Error as BadBase64
 from datetime import datetime
 from hashlib import sha256
 
-MAX_AGE_SECONDS = 12 * 3600  # Mailgun goes on trying for eight hours
+MAX_AGE_SECONDS = 12 * 3600  # Mailgun tries again for eight hours
 
 
 class BadSignature(Exception):

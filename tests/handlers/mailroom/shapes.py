@@ -301,7 +301,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "empty multipart": Shape(partial(multipart), is_flagged=None),
     "nested multiparts": Shape(partial(deep, 20, "multipart"), text="at the bottom"),
-    "100 nested multiparts": Shape(partial(deep, 100, "multipart"), defects=("parts were left out",)),
+    "100 nested multiparts": Shape(partial(deep, 100, "multipart"), defects=("parts were skipped",)),
     "2,000 nested multiparts": Shape(partial(deep, 2000, "multipart"), is_flagged=True),
     "1,000 nested messages": Shape(partial(deep, 1000, "message"), is_flagged=True),
     "300 headers too many": Shape(
@@ -309,7 +309,7 @@ SHAPES: dict[str, Shape] = {
     ),
     "endless header": Shape(partial(message, headers=f"X-Long: {'a' * 100_000}"), defects=("headers were cut",)),
     "endless text": Shape(partial(message, "äöü" * 500_000), defects=("text was cut",)),
-    "2,000 parts": Shape(partial(multipart, *["\n\nx\n"] * 2000), defects=("parts were left out",)),
+    "2,000 parts": Shape(partial(multipart, *["\n\nx\n"] * 2000), defects=("parts were skipped",)),
     # attachments
     "attachment": Shape(
         partial(multipart, TEXT_PART, attached("offer.pdf", b"%PDF")),

@@ -97,7 +97,7 @@ def test_the_third_soft_bounce_within_30_days_is_hard(office: MailOffice) -> Non
 
 @SQLITE
 def test_a_delay_is_not_a_bounce(office: MailOffice) -> None:
-    """The server goes on trying."""
+    """The server tries again."""
     office.send()
 
     office.receive(SHAPES["dsn of a delay"].raw())
