@@ -59,19 +59,21 @@ class SettleBuffer:
             self.write()
 
     def write(self) -> None:
-        """Settle the buffered jobs, with their totals."""
-        if self._buffered:
+        """Settle the buffered jobs, with their totals; those of a single job are written within a second."""
+        if len(self._buffered) == 1 and self._is_plain(self._buffered[0]):
+            self._settle_plain(self._buffered.pop())
+        elif self._buffered:
             settled = settle(self._database, self._settler, self._buffered, self.tally, self._not_in_totals())
             self._buffered = []
             self._note_counted(settled.tally)
             if settled.lost or settled.events:
                 self._log_settled(settled)
+        self._write_late_totals()
 
     def flush(self) -> None:
         """Write everything: outcomes and totals."""
         self.write()
-        if counted := self._not_in_totals():
-            self._note_counted(self._database.run(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
+        self._write_totals()
 
     def note_lost(self, job: Job) -> None:
         """Nothing was written for this job; it is logged, and counted with the next totals."""
@@ -94,19 +96,32 @@ class SettleBuffer:
 
     def _settle_now(self, settlement: Settlement) -> None:
         """One commit per job. For a plain `done` that is one UPDATE, and its totals are written later."""
-        is_plain = settlement.outcome.kind is OutcomeKind.DONE and not has_followups(settlement.job)
-        if is_plain and not self._buffered and not is_kept_success(self._settler, settlement):
-            self._note_uncounted(settlement)
-            if settle_done(self._database, self._settler.worker_id, settlement):
-                self._uncounted.append(settlement)
-            else:
-                self.note_lost(settlement.job)
-            is_late = monotonic() - self._uncounted_at >= MAX_UNCOUNTED_SECONDS
-            if is_late or len(self._uncounted) >= MAX_UNCOUNTED:
-                self.flush()
+        if self._is_plain(settlement) and not self._buffered:
+            self._settle_plain(settlement)
+            self._write_late_totals()
         else:
             self._buffered.append(settlement)
             self.write()
+
+    def _is_plain(self, settlement: Settlement) -> bool:
+        is_done = settlement.outcome.kind is OutcomeKind.DONE and not has_followups(settlement.job)
+        return is_done and not is_kept_success(self._settler, settlement)
+
+    def _settle_plain(self, settlement: Settlement) -> None:
+        self._note_uncounted(settlement)
+        if settle_done(self._database, self._settler.worker_id, settlement):
+            self._uncounted.append(settlement)
+        else:
+            self.note_lost(settlement.job)
+
+    def _write_late_totals(self) -> None:
+        is_late = monotonic() - self._uncounted_at >= MAX_UNCOUNTED_SECONDS
+        if self._uncounted and (is_late or len(self._uncounted) >= MAX_UNCOUNTED):
+            self._write_totals()
+
+    def _write_totals(self) -> None:
+        if counted := self._not_in_totals():
+            self._note_counted(self._database.run(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
 
     def _note_uncounted(self, settlement: Settlement) -> None:
         """For the dispatcher. Called before the job is settled, or while it is still on the status page."""

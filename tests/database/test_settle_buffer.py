@@ -49,6 +49,22 @@ def test_fast_outcomes_are_buffered_until_the_flush(database: Database, rival: D
     assert (before, get_row(rival, jobs[0].id).status) == ("processing", "done")
 
 
+def test_the_totals_of_a_single_job_follow_later(database: Database, rival: Database) -> None:
+    """Jobs that arrive one by one cost one statement each; the totals are written together."""
+    insert_rows(database, 2)
+    jobs = claim_jobs(database, 2)
+    outbox = make_buffer(database)
+
+    for job in jobs:
+        outbox.add(Settlement(job, DONE, 0))
+        outbox.write()
+    statuses, counted = {get_row(rival, job.id).status for job in jobs}, rows_of(rival, totals)
+    outbox.flush()
+
+    assert (statuses, counted) == ({"done"}, [])
+    assert [row.jobs for row in rows_of(rival, totals)] == [2]
+
+
 def test_an_immediate_outcome_is_committed_before_the_next_job(database: Database, rival: Database) -> None:
     """With ack="each" a crash of the next job cannot repeat it; the totals follow with the flush."""
     insert_rows(database, 2)

@@ -95,7 +95,7 @@ def settled_by_a_dead_runner(database: Database, page: StatusPage) -> tuple[list
     jobs = claim_jobs(database, 5)
     buffer = make_buffer(database, page=page)
     buffer.add(Settlement(jobs[0], DONE, 1))
-    buffer.write()
+    buffer.flush()
     for job in jobs[1:3]:
         buffer.add(Settlement(job, DONE, 30), commit_now=True)
     page.note_uncounted(jobs[3].id, counted=1)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -131,8 +132,9 @@ def lanes_served(installation: Installation) -> list[list[str]]:
 
 
 def runner_spans(ran: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """From the start of a job to its end."""
-    return [(each.started_at, each.finished_at) for each in ran]
+    """From the start of a job to its end. The start is computed from a duration in whole milliseconds."""
+    rounding = timedelta(milliseconds=1)
+    return [(each.started_at + rounding, each.finished_at) for each in ran]
 
 
 def wait_until_done(installation: Installation, count: int) -> None:
