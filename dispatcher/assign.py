@@ -69,6 +69,7 @@ class LaneConditions:
     idle: Mapping[str, int] | None = None  # runners that wait for work; None: unknown
     sliced: Mapping[str, int] = field(default_factory=dict)  # jobs that continue in the next cycle: no runner needed
     slow: Mapping[str, int] = field(default_factory=dict)  # runners that are busy with a slow job
+    expected: frozenset[str] = frozenset()  # lanes that get a runner even if they are empty: jobs will arrive soon
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ def make_plan(context: CycleContext, counted: CountedWork, conditions: LaneCondi
                 busy=busy,
                 capped=found.capped,
                 passed_over=known.passed_over,
+                expects_jobs=is_served and name in conditions.expected,
             )
         )
     room = slots(measure(), context.settings, counted.running_here)

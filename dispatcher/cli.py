@@ -132,7 +132,7 @@ def lane_notes(settings: Settings) -> list[str]:
     notes = []
     if settings.longest_linger:
         times = ", ".join(f"{name} {seconds:g} s" for name, seconds in lingering.items())
-        notes.append(f"Then it lingers and polls every {settings.poll_interval:g} s: {times}.")
+        notes.append(f"Then it lingers and polls for new jobs: {times}.")
     if long:
         notes.append(f"Runners of long lanes may outlive it: {', '.join(long)}.")
     return notes

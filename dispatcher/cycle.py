@@ -44,7 +44,7 @@ def run_cycle(
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
     if lock is None:
-        from dispatcher.steps import take_over  # here: usually the lock is free
+        from dispatcher.linger import take_over  # here: usually the lock is free
 
         lock = take_over(lock_path(directory), log)
     if lock is None:

@@ -18,17 +18,9 @@ from dispatcher.assign import (
 from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext, HostLock
 from dispatcher.cycle import describe, log_summary
 from dispatcher.lane_figures import lane_figures
+from dispatcher.linger import Linger
 from dispatcher.rescue import Rescuer
-from dispatcher.steps import (
-    BatchStep,
-    CycleStep,
-    FiguresStep,
-    Linger,
-    ReclaimStep,
-    ScheduleStep,
-    SourceStep,
-    prune_old_rows,
-)
+from dispatcher.steps import BatchStep, CycleStep, FiguresStep, ReclaimStep, ScheduleStep, SourceStep, prune_old_rows
 from dispatcher.summary import CycleSummary, cycle_row
 from dispatcher.supervise import Supervisor
 from dispatcher.waiting_lanes import WaitingLanes
@@ -90,7 +82,8 @@ class FullCycle:
             for step in self.steps:
                 step.before_plan()
             idle = Counter[str]() if context.settings.longest_linger else None
-            self.planned = plan(context, cycle_id, cycle_id, LaneConditions(idle=idle))
+            conditions = LaneConditions(idle=idle, expected=self.linger.expected())
+            self.planned = plan(context, cycle_id, cycle_id, conditions)
         context.log.write(log_messages.pending_jobs(str(self.planned.counted)))
         log_plan(context, self.planned)
         if not self.planned.assignments and not self.planned.counted.pending:
@@ -104,7 +97,7 @@ class FullCycle:
             self.supervisor.start_rejected()
         for each in ended:
             self.rescuer.note_exit(each)
-            self.linger.poll_soon()
+            self.linger.note_exit(each)
         with self._contained():
             self.rescuer.settle_ended()
             has_free_slot = self.reclaim.release_dropped() or bool(ended)
@@ -121,16 +114,18 @@ class FullCycle:
         skipped = results.broken_lanes if has_free_slot else self.linger.lanes_to_skip(results.broken_lanes)
         idle = self.supervisor.idle_by_lane() if self.context.settings.longest_linger else None
         slow = Counter(runner.lane for runner, _job in self.supervisor.slow_runners())
-        return LaneConditions(frozenset(skipped), idle, results.sliced, slow)
+        return LaneConditions(frozenset(skipped), idle, results.sliced, slow, self.linger.expected())
 
     def _plan_more(self, has_free_slot: bool) -> None:
         context, cycle_id, conditions = self.context, self.planned.cycle_id, self.conditions(has_free_slot)
         if not has_window(context):
             return
         taken = len(self.waiting_lanes.taken)
-        seen = make_plan(context, count_work(context), conditions)
+        counted = count_work(context)
+        seen = make_plan(context, counted, conditions)
         if not seen.runners:
             self.waiting_lanes.offer(cycle_id, seen, taken)
+            self.linger.make_room(counted, seen)
             return
         with planning(context.database, context.settings.host_name) as number:
             more = plan(context, number, cycle_id, conditions)

@@ -1,32 +1,27 @@
-"""The optional steps of a cycle: schedules, lingering, unstarted jobs, figures of runners, batches; and pruning.
+"""The optional steps of a cycle: schedules, unstarted jobs, figures of runners, batches; and pruning. See also
+dispatcher/linger.py.
 
 The cycle calls each of them at named points and does not depend on what they do, except for lingering
 and unstarted jobs.
 """
 
-from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dispatcher.assign import count_work, has_window, make_plan
-from dispatcher.context import CycleContext, HostLock, take_lock
+from dispatcher.context import CycleContext
 from dispatcher.spawn import RunnerProcess
-from dispatcher.supervise import TICK_SECONDS
 from mayfly import log_messages
-from mayfly.clock import host_now, monotonic, pause
+from mayfly.clock import host_now, monotonic
 from mayfly.db.connection import Connection
 from mayfly.errors import MayflyError
-from mayfly.fleet.cycles import forget_leaving, note_leaving, read_dispatcher
 from mayfly.fleet.runners import FiguresWriter
-from mayfly.log import Log
 from mayfly.process import timing
-from mayfly.process.fork import HANDOVER, RECLAIM
+from mayfly.process.fork import RECLAIM
 from mayfly.process.status_page import RunningJob
 from mayfly.queue.batches import complete_all, completed_since
-from mayfly.queue.count import find_lanes, lanes_with_due
 from mayfly.queue.options import JobValidator
 from mayfly.queue.prune import prune
 from mayfly.queue.rescue import held_jobs
@@ -37,10 +32,7 @@ from mayfly.stats.totals import add_up_strays
 if TYPE_CHECKING:
     from dispatcher.full_cycle import FullCycle
 
-TAKE_OVER_TIMEOUT_SECONDS = 5.0  # the holder finishes its plan first: milliseconds, unless the database is slow
-TAKE_OVER_POLL_SECONDS = 0.01
 MAX_CHECK_SECONDS = 1.0  # for the statements that check runners with slow jobs
-IDLE_POLL_SECONDS = 1.0  # between two polls after some time without work, and between two searches for lanes
 
 
 class CycleStep:
@@ -101,123 +93,6 @@ class ScheduleStep(CycleStep):
     def summary_lines(self) -> list[str]:
         has_figures = self.fired or self.skipped
         return [f"Schedules fired: {self.fired}, skipped: {self.skipped}"] if has_figures else []
-
-
-def take_over(path: Path, log: Log) -> HostLock | None:
-    """Request the lock from its holder; None if that dispatcher does not linger or does not release it in time."""
-    holder = read_dispatcher(path)
-    if holder is None or not holder.lingers or not holder.process.send_signal(HANDOVER):
-        return None
-    deadline = monotonic() + TAKE_OVER_TIMEOUT_SECONDS
-    while (lock := take_lock(path)) is None and monotonic() < deadline:
-        pause(TAKE_OVER_POLL_SECONDS)
-    if lock is not None:
-        log.write(log_messages.took_over())
-    return lock
-
-
-class Linger(CycleStep):
-    """Decides when to poll, which lanes, and for how long. Jobs that it finds are planned like others."""
-
-    def __init__(self, cycle: "FullCycle") -> None:
-        super().__init__(cycle)
-        settings = self.context.settings
-        self._until = self.context.lingers_until(settings.longest_linger)
-        self._interval = settings.poll_interval
-        self._poll_at = monotonic() + self._interval
-        self._lanes: list[str] = []
-        self._find_lanes_at = 0.0
-        self._polls = 0
-        self._plans = 0
-
-    @property
-    def is_active(self) -> bool:
-        """Not after a handover or a stop signal, even if runners are still supervised."""
-        return self.cycle.supervisor.may_spawn and monotonic() < self._until
-
-    @property
-    def seconds_to_poll(self) -> float:
-        """How long the supervisor may wait for other events."""
-        if not self.is_active:
-            return TICK_SECONDS
-        return max(0.0, min(TICK_SECONDS, self._poll_at - monotonic()))
-
-    def after_spawn(self) -> None:
-        if self.is_active:
-            left = timedelta(seconds=self._until - monotonic())
-            self.context.log.write(log_messages.lingering(host_now() + left, self.context.settings.poll_interval))
-
-    def on_tick(self) -> None:
-        """After the handover the next dispatcher plans; this one supervises its runners until they have exited."""
-        supervisor = self.cycle.supervisor
-        if supervisor.must_hand_over:
-            note_leaving(self.context.directory, self.cycle.planned.cycle_id, self.context.process)
-            self.cycle.lock.hand_over()
-            supervisor.retire()
-            self.context.log.write(log_messages.handed_over(supervisor.alive))
-
-    def finish(self) -> None:
-        forget_leaving(self.context.directory, self.cycle.planned.cycle_id)
-
-    def summary_lines(self) -> list[str]:
-        return [f"Polls while lingering: {self._polls}, further plans: {self._plans}"] if self._polls else []
-
-    def stop(self) -> None:
-        """Stop polling, after an error."""
-        self._until = 0.0
-
-    def finds_work(self) -> bool:
-        """Whether a lingering lane has due jobs; False until the next poll is due."""
-        if not self.is_active or monotonic() < self._poll_at:
-            return False
-        self._polls += 1
-        found = self.context.database.read(self._poll)
-        if found:
-            self.poll_soon()  # while there is work, a runner may exit at any time
-        else:
-            self._interval = max(self._interval, min(2 * self._interval, IDLE_POLL_SECONDS))
-            self._poll_at = monotonic() + self._interval
-        return found
-
-    def note_plan(self) -> None:
-        """New work was found and planned; more may follow."""
-        self._plans += 1
-        self.poll_soon()
-
-    def poll_soon(self) -> None:
-        """Called after a plan, and after a runner has exited: its lane may have no runner now."""
-        self._interval = self.context.settings.poll_interval
-        self._poll_at = monotonic() + self._interval
-
-    def lanes_to_skip(self, broken: Iterable[str]) -> frozenset[str]:
-        """Lanes for which a poll starts no runners: those that do not linger, and those whose runners fail."""
-        return frozenset(broken).union(lane for lane in self._lanes if not self._lingers(lane))
-
-    def _poll(self, connection: Connection) -> bool:
-        now = monotonic()
-        if now >= self._find_lanes_at:
-            self._lanes = sorted({*find_lanes(connection), *self.context.settings.lanes_of_sources})
-            self._find_lanes_at = now + IDLE_POLL_SECONDS
-        lanes = [lane for lane in self._lanes if self._lingers(lane)]
-        now_there = self.context.database.clock.now()
-        return bool(lanes_with_due(connection, lanes, now_there)) or self._has_due_rows(connection, now_there)
-
-    def _has_due_rows(self, connection: Connection, now: datetime) -> bool:
-        if self.context.sources is None:
-            return False
-        from mayfly.queue.sources import count_by_lane  # most installations have no sources
-
-        tables = [each for each in self.context.sources.tables.values() if self._lingers(each.source.lane)]
-        rows, problems = count_by_lane(connection, tables, now, lambda _lane: 0)
-        for each in problems:
-            self.context.note_source_problem(each)
-        return bool(rows.total())
-
-    def _lingers(self, lane: str) -> bool:
-        resolved = self.context.settings.lane(lane)
-        if resolved.external or not self.context.serves(lane) or not resolved.linger:
-            return False
-        return monotonic() < self.context.lingers_until(resolved.linger)
 
 
 class FiguresStep(CycleStep):

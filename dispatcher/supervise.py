@@ -4,7 +4,7 @@ import os
 import selectors
 import signal
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from types import FrameType
@@ -97,6 +97,20 @@ class Supervisor:
         """The number of this dispatcher's runners that wait for work or have not started."""
         waiting = [each for each in self._runners.values() if not each.page.read().running]
         return Counter(each.lane for each in (*waiting, *self._not_started))
+
+    def jobs_run(self) -> Iterator[tuple[str, str, int]]:
+        """The worker_id and lane of each live runner, and how many jobs it has run."""
+        for runner in self._runners.values():
+            status = runner.page.read()
+            yield runner.assignment.worker_id, runner.lane, status.done + status.failed
+
+    def release_waiting(self, lanes: Sequence[str], count: int) -> None:
+        """Let this many runners of these lanes exit that wait for jobs, those of the first lanes first."""
+        waiting = [each for each in self._runners.values() if not each.page.read().running]
+        released = [each for lane in lanes for each in waiting if each.lane == lane]
+        for runner in released[:count]:
+            self._log.write(log_messages.slot_needed(runner.assignment.worker_id, runner.lane))
+            runner.send_signal(HANDOVER)
 
     def slow_runners(self) -> list[tuple[RunnerProcess, RunningJob]]:
         """Runners whose oldest running job is a slow one, with this job. Long lanes claim one job at a time."""

@@ -80,9 +80,10 @@ package_name_taken = Phrase[str, str](
     Level.WARNING,
     ["path", "package"],
 )
-lingering = Phrase[datetime, float]("Lingering until {until:%H:%M:%S} UTC, polling every {interval:g} s")
+lingering = Phrase[datetime]("Lingering until {until:%H:%M:%S} UTC")
 took_over = Phrase[()]("Took over the lock from a lingering dispatcher")
 handed_over = Phrase[int]("Handed over to the next dispatcher; runners still running: {left}")
+slot_needed = Phrase[str, str]("Worker {worker_id} only waits in lane {lane}: its slot is needed")
 left_running = Phrase[str, str]("Worker {worker_id} of the long lane {lane} keeps running")
 schedule_refused = Phrase[str]("Schedule refused: {problem}", Level.ERROR)
 pending_jobs = Phrase[str]("Pending jobs: {pending}")

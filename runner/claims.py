@@ -19,7 +19,7 @@ from mayfly.job import Job
 from mayfly.process.identity import this_process
 from mayfly.process.state_dir import claim_lock_path
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
-from mayfly.queue.count import has_due
+from mayfly.queue.count import due_priorities
 from mayfly.queue.followups import mark_awaited
 from mayfly.queue.rescue import long_lease
 from runner.batch import PauseCache
@@ -58,6 +58,11 @@ class _StaysInItsLane(Exception):
     """A runner may not enter a lane: what it has claimed there is rolled back."""
 
 
+def lane_hash(lane: str) -> int:
+    """For the names of files: a lane may have any characters."""
+    return int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())
+
+
 class ClaimLock:
     """A small file per lane, locked during large claims. The kernel releases the lock when its holder exits.
 
@@ -66,8 +71,7 @@ class ClaimLock:
 
     def __init__(self, directory: Path, lane: str) -> None:
         self._directory = directory
-        number = int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())  # valid in any file name
-        self._path = claim_lock_path(directory, number)
+        self._path = claim_lock_path(directory, lane_hash(lane))
 
     @cached_property
     def _file(self) -> int:
@@ -135,9 +139,11 @@ class Claims:
     was_due: bool = False  # jobs were due that the last claim could not lock
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
     claim_rows: Callable[[Connection, Claimed], Claimed] | None = None  # of sources, in the transaction of a claim
+    polls_when_empty: bool = False  # this runner waits in its empty lane: see runner.waiting
     _is_fresh: bool = True  # nothing was claimed yet
     _may_enter: Callable[[Connection], bool] | None = None  # during `next_in`
     _is_short: bool = False  # the last claim found fewer jobs than requested
+    _due: Sequence[int] = ()  # priorities with due jobs, if they were queried just before a claim
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
     def __post_init__(self) -> None:
@@ -179,9 +185,9 @@ class Claims:
 
     def _has_more(self) -> bool:
         """After a claim that found too few jobs the lane is usually empty: a query is cheaper than a claim."""
-        self.buffer.flush()
+        self.buffer.write()
         self.was_due = self.needs_fresh = False
-        return self.has_due()
+        return not self.polls_when_empty and self.has_due()
 
     @property
     def is_drained(self) -> bool:
@@ -209,15 +215,15 @@ class Claims:
 
     def _move_to(self, assignment: Assignment) -> None:
         self.assignment = assignment
-        self.pauses.lane = assignment.lane
+        self.pauses.lane, self._due = assignment.lane, ()
         self.lock = self.lock and self.lock.of_lane(assignment.lane)
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
-        now, lane = self.database.clock.now(), self.assignment.lane
-        if self.database.read(lambda connection: has_due(connection, lane, now)):
-            return True
-        return any(check() for check in self.due_checks)
+        self._due = self._due_priorities()
+        found = bool(self._due) or any(check() for check in self.due_checks)
+        self._is_short = self._is_short and not found
+        return found
 
     def claimant(self) -> Claimant:
         assigned = self.assignment
@@ -233,7 +239,7 @@ class Claims:
 
     def _claim(self, size: int) -> list[Job]:
         """Writes the outcomes of the last batch first, before it takes the lock."""
-        self.buffer.flush()
+        self.buffer.write()
         if self.pauses.lane_pause is not None:
             claimed = Claimed((), was_due=False)
         elif self.lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
@@ -261,10 +267,14 @@ class Claims:
         return claimed
 
     def _claim_jobs(self, size: int, cursor: ClaimCursor | None = None) -> Claimed:
+        """A query without locks first: an empty lane needs no transaction."""
+        priorities, self._due = self._due or self._due_priorities(), ()
         claimant, now = self.claimant(), self.database.clock.now()
+        if not priorities and claimant.begins_with is None and self._may_enter is None:
+            return Claimed((), was_due=False)
 
         def work(connection: Connection) -> Claimed:
-            claimed = claim(connection, claimant, size, now, cursor)
+            claimed = claim(connection, claimant, size, now, cursor, priorities)
             if claimed.source_rows and self.claim_rows is not None:
                 claimed = self.claim_rows(connection, claimed)
             if self._may_enter is not None and not (claimed.rows and self._may_enter(connection)):
@@ -272,6 +282,10 @@ class Claims:
             return claimed
 
         return self.database.run(work)
+
+    def _due_priorities(self) -> Sequence[int]:
+        now, lane = self.database.clock.now(), self.assignment.lane
+        return self.database.read(lambda connection: due_priorities(connection, lane, now))
 
     def _note(self, batch: list[Job]) -> None:
         self._is_fresh = self._is_fresh and not batch

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mayfly import log_messages, schema
 from mayfly.client import load_registry, use_app
-from mayfly.clock import monotonic, pause
+from mayfly.clock import monotonic
 from mayfly.db.database import Database
 from mayfly.errors import ExtraMissing, MayflyError
 from mayfly.fleet.runners import Assignment
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from mayfly.queue.sources import Sources
     from runner.lane_changes import LaneChanges
     from runner.limits import LimitAdmission
-
-MAX_POLL_SECONDS = 1.0  # between two queries of an empty lane
-STEP_SECONDS = 0.05  # a stop signal is noticed after this
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,9 @@ def install_features(runner: Runner) -> None:
 
         concurrent_batch.install(runner)
     if assignment.stays_until:
-        runner.idle_steps.append(partial(wait_for_due, runner, assignment.stays_until))
+        from runner import waiting  # only with LINGER
+
+        waiting.install(runner, assignment.stays_until)
     if assignment.is_long:  # jobs that arrive after the first minute get a full window in a fresh runner
         until = monotonic() + settings.worker_timeout
         runner.stop_conditions.append(lambda: monotonic() >= until)
@@ -293,18 +292,3 @@ def _waits_for_jobs(runner: Runner) -> bool:
     if runner.claims.needs_fresh:
         return False  # the next job needs a fresh runner; the dispatcher starts one when this one has exited
     return any(step() for step in runner.idle_steps)
-
-
-def wait_for_due(runner: Runner, until: float) -> bool:
-    """Lingering: wait for some time until a job is due in the empty lane."""
-    wait = poll_interval = runner.settings.poll_interval
-    ends_at = min(until, monotonic() + timing().idle_runner_seconds)
-    query_at = monotonic() + wait
-    while runner.guard.may_start and (now := monotonic()) < ends_at:
-        if now >= query_at:
-            if runner.claims.has_due():
-                return True
-            wait = max(poll_interval, min(2 * wait, MAX_POLL_SECONDS))
-            query_at = monotonic() + wait
-        pause(max(0.0, min(query_at, ends_at, now + STEP_SECONDS) - now))
-    return runner.guard.may_start and runner.claims.has_due()

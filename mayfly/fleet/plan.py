@@ -58,6 +58,7 @@ class LaneCount:
     busy: int = 0  # those of them that will probably not claim the pending jobs
     capped: bool = False  # the count stopped at `pending`: there may be more
     passed_over: int = 0  # cycles in a row, up to the last, in which it was in Plan.passed_over()
+    expects_jobs: bool = False  # it gets a runner even if nothing is pending
 
     @property
     def pending_text(self) -> str:
@@ -112,8 +113,9 @@ class Plan:
 
     @property
     def waiting(self) -> tuple[PlannedLane, ...]:
-        """The lanes that needed runners and got none only because this host or their pool had no slot left."""
-        return tuple(each for each in self.lanes if not each.planned and (each.short or each.crowded_out))
+        """The lanes that have work and got no runner only because this host or their pool had no slot left."""
+        without = (each for each in self.lanes if not each.planned and (each.short or each.crowded_out))
+        return tuple(each for each in without if each.count.pending)
 
     def passed_over(self) -> frozenset[str]:
         return frozenset(each.count.lane.name for each in self.waiting)
@@ -130,7 +132,7 @@ def plan_runners(counts: Sequence[LaneCount], pools: Mapping[str, int], slots: S
 
 def _want(count: LaneCount) -> PlannedLane:
     lane = count.lane
-    batches = -(-count.pending // lane.batch_size)
+    batches = max(-(-count.pending // lane.batch_size), int(count.expects_jobs))
     if lane.external:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, "external")
     if lane.paused is not None:

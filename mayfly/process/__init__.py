@@ -25,7 +25,7 @@ class Timing(NamedTuple):
     figures_seconds: float = 2.0  # between two writes; the first comes this long after the start of the cycle
     figures_timeout_seconds: float = 1.0  # for one write: the dispatcher must not wait long for a slow database
     # Lingering runners.
-    idle_runner_seconds: float = 5.0  # a runner in an empty lane waits for this long
+    idle_runner_seconds: float = 15.0  # a runner in an empty lane waits for this long
     # Leases.
     lease_grace_seconds: float = 5.0  # a lease ends this long after the dispatcher's guard
     long_lease_seconds: float = 60.0  # of a runner in a long lane, which renews it

@@ -50,6 +50,10 @@ def claim_lock_path(directory: Path, lane_hash: int) -> Path:
     return directory / f"{lane_hash:08x}.claims"
 
 
+def poll_lock_path(directory: Path, lane_hash: int) -> Path:
+    return directory / f"{lane_hash:08x}.polls"
+
+
 def lane_queue_path(directory: Path, cycle_id: int) -> Path:
     return directory / f"{cycle_id}.lanes"
 

@@ -73,17 +73,25 @@ class Claimed(NamedTuple):
 
 
 def claim(
-    connection: Connection, claimant: Claimant, size: int, now: datetime, cursor: ClaimCursor | None = None
+    connection: Connection,
+    claimant: Claimant,
+    size: int,
+    now: datetime,
+    cursor: ClaimCursor | None = None,
+    priorities: Sequence[int] | None = None,
 ) -> Claimed:
     """Due jobs, high priority first, oldest first, now owned by the claimant.
 
+    `priorities` are those that have due jobs, if the caller has just queried them.
     Returned as rows: `jobs_from` turns them into Jobs after the commit, when no other claim waits for these locks.
     """
     first: Sequence[Row] = ()
     if claimant.begins_with is not None:  # alone: other jobs of the same claim would have to wait for it
         values = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
         first = connection.execute(first_statement(connection.dialect), values).all()
-    due = Claimed(first) if first else _due_jobs(connection, claimant.lane, size, now, cursor)
+    if priorities is None and not first:
+        priorities = due_priorities(connection, claimant.lane, now)
+    due = Claimed(first) if first else _due_jobs(connection, claimant.lane, size, now, cursor, priorities or ())
     rows = claimable(due.rows, claimant.fresh)
     if not rows:
         return Claimed((), needs_fresh=bool(due.rows), was_due=due.was_due)
@@ -135,10 +143,11 @@ def claimable(due: Sequence[Row], fresh: bool) -> Sequence[Row]:
     return due
 
 
-def _due_jobs(connection: Connection, lane: str, size: int, now: datetime, cursor: ClaimCursor | None) -> Claimed:
+def _due_jobs(
+    connection: Connection, lane: str, size: int, now: datetime, cursor: ClaimCursor | None, priorities: Sequence[int]
+) -> Claimed:
     """Locked, not claimed yet."""
     found: list[Row] = []
-    priorities = due_priorities(connection, lane, now)
     for priority in priorities:
         missing = size - len(found)
         values = {"lane": lane, "priority": priority, "now": now, "size": missing}

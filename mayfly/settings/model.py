@@ -179,7 +179,7 @@ class SettingsModel(BaseModel):
         0.0, "how long the dispatcher stays and [polls for new jobs](linger.md); 0 disables it"
     )
     poll_interval: Annotated[t.Number, t.seconds(0.05, 5.0)] = setting(
-        0.25, "time between two polls of a lingering dispatcher; doubled up to 1 s while no jobs arrive"
+        1.0, "longest time between two polls of a lane that lingers; while jobs arrive it is a fraction of it"
     )
     worker_memory: Annotated[int | None, t.size(32 * MIB), t.SIZE] = setting(
         None, "maximum resident memory of a runner, which is killed above it; none: no limit"

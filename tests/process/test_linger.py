@@ -62,6 +62,65 @@ def test_a_runner_waits_for_more_jobs_of_its_lane(embedded: Installation) -> Non
     assert len(embedded.rows(select(runners))) == 1
 
 
+def test_another_waiting_runner_polls_while_the_first_is_busy(embedded: Installation) -> None:
+    """Of the runners that wait in a lane one polls; a job that makes it busy leaves the lane to the next one."""
+    embedded.timing = Timing(idle_runner_seconds=180)
+    dispatcher = start_lingering(embedded, MIN_WORKERS="2", POLL_INTERVAL="5")
+    embedded.enqueue("noop")
+    wait_for_done(embedded, 1)
+    embedded.enqueue("gated")
+    embedded.wait_for_gate()
+
+    embedded.enqueue("noop")
+    wait_for_done(embedded, 2)
+
+    embedded.open_gate()
+    wait_for_done(embedded, 3)
+    stop(dispatcher)
+    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [1, 2]
+
+
+def test_a_runner_that_only_waits_leaves_its_slot_to_a_lane_with_jobs(embedded: Installation) -> None:
+    """The host has one slot; otherwise the job would wait until the window of that runner ends."""
+    embedded.timing = Timing(idle_runner_seconds=180)
+    dispatcher = start_lingering(embedded, HOST_MAX_WORKERS="1")
+    embedded.enqueue("noop", lane="quiet")
+    wait_for_done(embedded, 1)
+
+    embedded.enqueue("noop", lane="busy")
+    wait_for_done(embedded, 2)
+
+    stop(dispatcher)
+    assert "only waits in lane quiet: its slot is needed" in embedded.log
+
+
+def test_a_waiting_runner_whose_window_ends_has_a_successor(embedded: Installation) -> None:
+    """Before the next job arrives, which then need not wait for a start."""
+    embedded.timing = Timing(min_window_seconds=0, idle_runner_seconds=180)
+    dispatcher = start_lingering(embedded, WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="4")
+    embedded.enqueue("noop")
+
+    wait_until(lambda: len(embedded.rows(select(runners))) == 2, "it has a successor")
+
+    stop(dispatcher)
+    assert sum(each.jobs_done for each in embedded.rows(select(runners))) == 1
+
+
+def test_a_lane_in_which_a_runner_waits_has_a_new_one_after_a_handover(embedded: Installation) -> None:
+    """The next dispatcher starts it at once: it is ready when the runners of the previous one stop claiming."""
+    embedded.timing = Timing(idle_runner_seconds=180, handover_seconds=180)
+    first = start_lingering(embedded)
+    embedded.enqueue("noop")
+    wait_for_done(embedded, 1)
+
+    second = start_lingering(embedded)
+    wait_until(lambda: len(embedded.rows(select(runners))) == 2, "the second dispatcher has started one")
+
+    stop(first)
+    stop(second)
+    assert len({each.cycle_id for each in embedded.rows(select(runners))}) == 2
+
+
 def test_a_job_does_not_wait_for_a_long_job(embedded: Installation) -> None:
     """A busy runner is not expected to take the new job: another one is started."""
     dispatcher = start_lingering(embedded)

@@ -17,7 +17,11 @@ POOLS = {"email": 3, "reports": 7, "closed": 0}
 
 def make_count(name: str = "default", pending: int = 5, **changed: Any) -> LaneCount:
     """A lane of batch 5 and 1 to 5 workers; changes apply to the lane or to its count."""
-    of_count = {key: changed.pop(key) for key in ("running", "busy", "capped", "passed_over") if key in changed}
+    of_count = {
+        key: changed.pop(key)
+        for key in ("running", "busy", "capped", "passed_over", "expects_jobs")
+        if key in changed
+    }
     lane = {"batch_size": 5, "max_workers": 5, **changed}
     return LaneCount(LaneRules(name, **lane), pending, **of_count)
 
@@ -40,6 +44,7 @@ def lane_counts(draw: st.DrawFn, name: str = "default") -> LaneCount:
         pending=draw(st.integers(0, 60)),
         running=draw(st.integers(0, 4)),
         passed_over=draw(st.integers(0, 5)),
+        expects_jobs=draw(st.booleans()),
     )
 
 
@@ -97,7 +102,7 @@ def test_wanted_stays_between_the_bounds(count: LaneCount) -> None:
     """A lane with work wants 1 to MAX_WORKERS runners; an empty, external or paused one wants none."""
     wanted = only(plan_runners([count], POOLS, ROOMY)).wanted
 
-    if count.pending and not count.lane.external and not count.lane.paused:
+    if (count.pending or count.expects_jobs) and not count.lane.external and not count.lane.paused:
         assert count.lane.min_workers <= wanted <= count.lane.max_workers
     else:
         assert wanted == 0
@@ -123,6 +128,21 @@ def test_a_lane_with_all_its_runners_is_not_passed_over() -> None:
     plan = plan_runners([make_count(pending=5, running=1)], NO_POOLS, Slots(free=0))
 
     assert (cuts_by_name(plan), plan.passed_over()) == ({"default": ("1 already running",)}, frozenset())
+
+
+@pytest.mark.parametrize(("running", "busy", "planned"), [(0, 0, 1), (1, 0, 0), (1, 1, 1), (5, 5, 0)])
+def test_a_lane_that_expects_jobs_has_a_runner_that_is_not_busy(running: int, busy: int, planned: int) -> None:
+    """Although nothing is pending; its maximum holds."""
+    count = make_count(pending=0, running=running, busy=busy, expects_jobs=True)
+
+    assert plan_runners([count], NO_POOLS, ROOMY).runners == planned
+
+
+def test_a_lane_that_only_expects_jobs_is_never_passed_over() -> None:
+    """It misses nothing if the host is full."""
+    plan = plan_runners([make_count(pending=0, expects_jobs=True)], NO_POOLS, Slots(free=0))
+
+    assert (plan.runners, plan.waiting, plan.passed_over()) == (0, (), frozenset())
 
 
 def test_an_external_lane_is_never_dispatched() -> None:
@@ -302,12 +322,12 @@ def test_more_slots_or_more_work_never_start_fewer(
 
 @given(fleets(), host_slots)
 def test_a_lane_has_a_cut_if_and_only_if_it_was_cut(counts: list[LaneCount], slots: Slots) -> None:
-    """With fewer runners than the backlog asks for there is a reason, otherwise none."""
+    """With fewer runners than the backlog asks for, or jobs that are expected, there is a reason, otherwise none."""
     plan = plan_runners(counts, POOLS, slots)
 
     for each in plan.lanes:
         lane = each.count.lane
-        batches = -(-each.count.pending // lane.batch_size)
+        batches = max(-(-each.count.pending // lane.batch_size), each.count.expects_jobs)
         asked = max(batches, lane.min_workers) if each.wanted else batches
         assert bool(each.cuts) == (each.planned < asked)
         assert all(each.cuts)

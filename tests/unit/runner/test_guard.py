@@ -1,6 +1,8 @@
 """The deadline of the guard while jobs run concurrently."""
 
 import faulthandler
+import os
+import signal
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -65,3 +67,16 @@ def test_the_timeout_of_a_job_comes_before_other_causes(guard: Guard, ends_at: f
     """A job past its timeout has timed out, even if another deadline has passed too."""
     assert guard.ends_at == pytest.approx(ends_at)
     assert (guard.cause_of(monotonic() - 1), guard.cause_of(inf)) == (Cause.TIMEOUT, Cause.STOP)
+
+
+def test_the_handler_of_a_stop_signal_runs_before_a_pause_ends(guard: Guard) -> None:
+    """Also if the signal arrived just before the pause: then the runner claims nothing more."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    guard.pause(FAR)
+
+    signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
