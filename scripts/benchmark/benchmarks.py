@@ -15,6 +15,7 @@ from scripts.benchmark.ledger import NotOnce, check_once
 RUNNERS = 5  # MAX_WORKERS by default
 WAITING_JOBS = "scripts.benchmark.jobs,scripts.benchmark.waiting_jobs"
 LINGER_SECONDS, LINGER_DISPATCHERS, LINGER_RATE = 300, 5, 20
+SPARSE_SECONDS, SILENT_SECONDS = 7, 300
 JOBS_PER_LANE, LANE_COUNTS = 5, (10, 100, 1000)
 LANE_FIGURES = (("one cycle", "s"), ("CPU", "s"), ("CPU of an idle cycle", "ms"))
 LANE_GOALS = {
@@ -184,23 +185,59 @@ def idle_cpu_ms(stage: Stage) -> float:
 
 
 def measure_linger(lab: Lab) -> Iterator[Figure]:
-    """From enqueue to the start of the handler while dispatchers take over from each other. One run."""
+    """From enqueue to the start of the handler while dispatchers take over from each other. One run each."""
     seconds = lab.scaled(LINGER_SECONDS, least=10)
-    ours, theirs = lab.compare(lambda stage: linger_waits_ms(stage, seconds), times=1)
-    for label, index, bound in (("median", 49, 12), ("99th percentile", 98, 50)):
-        values, others = (tuple(_percentile(waits, index) for waits in runs) for runs in (ours, theirs))
+    for name, rate, bounds in (
+        (f"{LINGER_RATE} jobs/s", LINGER_RATE, (12, 50, 3)),
+        (f"one job every {SPARSE_SECONDS} s", 1 / SPARSE_SECONDS, (130, 300, 0.5)),
+    ):
+        yield from _measure_flow(lab, f"{name} for {seconds} s", seconds, rate, bounds)
+    seconds = lab.scaled(SILENT_SECONDS, least=10)
+    measured = lab.compare(lambda stage: statements_in_silence(stage, seconds), times=1)
+    ours, theirs = (tuple(rate for rate in runs if rate is not None) for runs in measured)
+    if ours:
+        name = f"no jobs for {seconds} s: statements"
+        yield Figure(name, "1/s", ours, theirs, Goal(at_most=5, of_ratio=False))
+
+
+def _measure_flow(
+    lab: Lab, name: str, seconds: int, rate: float, bounds: tuple[float, float, float]
+) -> Iterator[Figure]:
+    ours, theirs = lab.compare(lambda stage: flow(stage, seconds, rate), times=1)
+    for label, unit, bound, value in (
+        ("median", "ms", bounds[0], lambda run: _percentile(run.waits_ms, 49)),
+        ("99th percentile", "ms", bounds[1], lambda run: _percentile(run.waits_ms, 98)),
+        ("CPU", "% of a core", bounds[2], lambda run: run.cpu_percent),
+    ):
         goal = Goal(at_most=bound, of_ratio=False)
-        yield Figure(f"wait at {LINGER_RATE} jobs/s for {seconds} s: {label}", "ms", values, others, goal)
+        yield Figure(f"{name}: {label}", unit, tuple(map(value, ours)), tuple(map(value, theirs)), goal)
 
 
-def linger_waits_ms(stage: Stage, seconds: int) -> list[float]:
-    stage.lab.show(f"{LINGER_RATE} jobs/s for {seconds} s")
-    arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(LINGER_RATE))
-    stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
+@dataclass(frozen=True)
+class Flow:
+    waits_ms: list[float]
+    cpu_percent: float  # of one core, for dispatchers and runners
+
+
+def flow(stage: Stage, seconds: int, rate: float) -> Flow:
+    stage.lab.show(f"{rate:.3g} jobs/s for {seconds} s")
+    arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(rate))
+    spent = stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
     rows = stage.rows("SELECT status, result FROM mayfly_jobs")
     if any(status != "done" for status, _ in rows):
         raise Failed("Not every job was run.")
-    return [float(result) * 1000 for _, result in rows]
+    with stage.connect() as connection:
+        stage.engine.empty(connection)
+    return Flow([float(result) * 1000 for _, result in rows], float(spent.output) / seconds * 100)
+
+
+def statements_in_silence(stage: Stage, seconds: int) -> float | None:
+    """Of a dispatcher and its runners, from start to exit, after a single job."""
+    with stage.connect() as connection:
+        before = stage.engine.statements(connection)
+        flow(stage, seconds, 1 / seconds)
+        after = stage.engine.statements(connection)
+    return None if before is None or after is None else (after - before) / seconds
 
 
 def _percentile(values: list[float], index: int) -> float:
@@ -343,7 +380,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "async": Benchmark("500 jobs that wait, as coroutines", _with(measure_waiting, "wait_async", "async def")),
     "threads": Benchmark("500 jobs that wait, in threads", _with(measure_waiting, "wait_threads", "threads=100")),
     "idle": Benchmark("CPU of a cycle without work", measure_idle, scales=False),
-    "linger": Benchmark("from enqueue to start at 20 jobs/s with LINGER", measure_linger),
+    "linger": Benchmark("from enqueue to start with LINGER, and its cost", measure_linger),
     "lanes": Benchmark("5 no-op jobs in each of 10 to 1,000 lanes", measure_lanes, scales=False),
     "size": Benchmark("idle cycles and queries at 10,000,000 rows", measure_size),
     "enqueue": Benchmark(

@@ -46,6 +46,10 @@ class Engine(ABC):
     def settle(self, connection: Connection) -> None:
         """Refresh statistics and write everything to disk, so that one run does not slow down the next."""
 
+    @abstractmethod
+    def statements(self, connection: Connection) -> int | None:
+        """How many the server has executed so far; None if it does not count them."""
+
     def empty(self, connection: Connection) -> None:
         for table in TABLES:
             connection.execute(text(f"TRUNCATE TABLE {table}"))
@@ -85,6 +89,9 @@ class MariaDB(Engine):
             pause(0.2)
         self._set(connection, usual)
 
+    def statements(self, connection: Connection) -> int:
+        return int(connection.execute(text("SHOW GLOBAL STATUS LIKE 'Questions'")).one()[1])
+
     def _setting(self, connection: Connection, name: str) -> Any:
         return connection.execute(text(f"SELECT @@GLOBAL.{name}")).scalar_one()
 
@@ -118,6 +125,11 @@ class Postgres(Engine):
         connection.execute(text("VACUUM ANALYZE mayfly_jobs"))
         connection.execute(text("CHECKPOINT"))
 
+    def statements(self, connection: Connection) -> int:
+        """Transactions: a poll is one, and nearly everything else a few statements each minute."""
+        found = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+        return int(connection.execute(text(found)).scalar_one())
+
 
 class SQLite(Engine):
     name = "sqlite"
@@ -137,6 +149,9 @@ class SQLite(Engine):
 
     def settle(self, connection: Connection) -> None:
         connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).all()
+
+    def statements(self, connection: Connection) -> None:
+        del connection
 
     def empty(self, connection: Connection) -> None:
         for table in TABLES:
