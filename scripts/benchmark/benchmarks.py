@@ -123,9 +123,7 @@ def measure_hosts(lab: Lab) -> Iterator[Figure]:
     """Several dispatchers on one server, against one dispatcher."""
     jobs = lab.scaled(100_000)
     for hosts in (4, 16):
-        runs = lab.compare(
-            lambda stage, hosts=hosts: lane_drain(stage, jobs, hosts), lambda stage: lane_drain(stage, jobs, hosts=1)
-        )
+        runs = lab.compare(partial(lane_drain, jobs=jobs, hosts=hosts), partial(lane_drain, jobs=jobs, hosts=1))
         yield from _rate_and_cpu(
             f"drain {jobs:,} jobs in {LANES} lanes, {hosts} dispatchers", runs, None, at_most(1.2)
         )
