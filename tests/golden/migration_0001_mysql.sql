@@ -56,7 +56,7 @@ CREATE INDEX mayfly_audit_age ON mayfly_audit (done_at);
 
 CREATE TABLE IF NOT EXISTS mayfly_batches (
     batch_key VARCHAR(190) NOT NULL, 
-    on_complete JSON, 
+    on_complete LONGTEXT, 
     created_at DATETIME(6) NOT NULL, 
     sealed_at DATETIME(6), 
     completed_at DATETIME(6), 
@@ -68,8 +68,8 @@ CREATE INDEX mayfly_batches_age ON mayfly_batches (completed_at);
 
 CREATE TABLE IF NOT EXISTS mayfly_chains (
     job_id BIGINT NOT NULL, 
-    previous JSON, 
-    rest JSON NOT NULL, 
+    previous LONGTEXT, 
+    rest LONGTEXT NOT NULL, 
     PRIMARY KEY (job_id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
@@ -78,8 +78,8 @@ CREATE TABLE IF NOT EXISTS mayfly_counters (
     type VARCHAR(64) NOT NULL, 
     outcome VARCHAR(16) NOT NULL, 
     jobs BIGINT NOT NULL, 
-    durations JSON NOT NULL, 
-    waits JSON NOT NULL, 
+    durations LONGTEXT NOT NULL, 
+    waits LONGTEXT NOT NULL, 
     PRIMARY KEY (lane, type, outcome)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
@@ -112,8 +112,8 @@ CREATE TABLE IF NOT EXISTS mayfly_history (
     begins BIGINT NOT NULL, 
     outcome VARCHAR(16) NOT NULL, 
     jobs BIGINT NOT NULL, 
-    durations JSON NOT NULL, 
-    waits JSON NOT NULL, 
+    durations LONGTEXT NOT NULL, 
+    waits LONGTEXT NOT NULL, 
     PRIMARY KEY (span, begins, outcome)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
@@ -136,7 +136,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     id BIGINT NOT NULL AUTO_INCREMENT, 
     lane VARCHAR(64) NOT NULL DEFAULT 'default', 
     type VARCHAR(64) NOT NULL, 
-    payload JSON NOT NULL, 
+    payload LONGTEXT NOT NULL, 
     status VARCHAR(10) NOT NULL DEFAULT 'pending', 
     priority SMALLINT NOT NULL DEFAULT 1, 
     run_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)), 
@@ -152,9 +152,9 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     lease_until DATETIME(6), 
     unique_key VARCHAR(190), 
     group_key VARCHAR(190), 
-    checkpoint JSON, 
-    progress JSON, 
-    result JSON, 
+    checkpoint LONGTEXT, 
+    progress LONGTEXT, 
+    result LONGTEXT, 
     last_error MEDIUMTEXT, 
     created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)), 
     started_at DATETIME(6), 
@@ -168,6 +168,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     stalled INTEGER NOT NULL DEFAULT 0, 
     unique_scope VARCHAR(8) NOT NULL DEFAULT 'live', 
     unique_until DATETIME(6) CHECK (unique_until BETWEEN '0001-01-01 00:00:00' AND '9999-12-31 23:59:59.999999'), 
+    row_worker_id VARCHAR(64), 
     forgiven INTEGER NOT NULL DEFAULT 0, 
     trace_context VARCHAR(190), 
     parent_id BIGINT, 
@@ -177,7 +178,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     CONSTRAINT mayfly_jobs_status CHECK (status IN ('pending', 'processing', 'done', 'dead', 'cancelled')), 
     CONSTRAINT mayfly_jobs_priority CHECK (priority IN (0, 1, 2)), 
     CONSTRAINT mayfly_jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1), 
-    CONSTRAINT mayfly_jobs_payload CHECK (json_valid(payload) AND json_type(payload) = 'OBJECT'), 
+    CONSTRAINT mayfly_jobs_payload CHECK (claims > 0 OR json_valid(payload) AND json_type(payload) = 'OBJECT'), 
     CONSTRAINT mayfly_jobs_run_at CHECK (run_at BETWEEN '0001-01-01 00:00:00' AND '9999-12-31 23:59:59.999999')
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
@@ -240,7 +241,7 @@ CREATE TABLE IF NOT EXISTS mayfly_requests (
     token_name VARCHAR(64) NOT NULL, 
     idempotency_key VARCHAR(190) NOT NULL, 
     body_hash VARCHAR(64) NOT NULL, 
-    answer JSON, 
+    answer LONGTEXT, 
     created_at DATETIME(6) NOT NULL, 
     PRIMARY KEY (token_name, idempotency_key)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
@@ -251,6 +252,7 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     worker_id VARCHAR(64) NOT NULL, 
     cycle_id BIGINT NOT NULL, 
     lane VARCHAR(64) NOT NULL, 
+    earlier_lanes LONGTEXT, 
     host VARCHAR(64) NOT NULL, 
     machine VARCHAR(64) NOT NULL, 
     pid INTEGER NOT NULL, 
@@ -268,7 +270,7 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     peak_memory BIGINT, 
     cpu_ms BIGINT, 
     uptime_ms BIGINT, 
-    running JSON, 
+    running LONGTEXT, 
     PRIMARY KEY (worker_id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
@@ -315,8 +317,8 @@ CREATE TABLE IF NOT EXISTS mayfly_totals (
     outcome VARCHAR(16) NOT NULL, 
     worker_id VARCHAR(64) NOT NULL, 
     jobs INTEGER NOT NULL, 
-    durations JSON NOT NULL, 
-    waits JSON NOT NULL, 
+    durations LONGTEXT NOT NULL, 
+    waits LONGTEXT NOT NULL, 
     PRIMARY KEY (cycle_id, lane, type, outcome, worker_id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 

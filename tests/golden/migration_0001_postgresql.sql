@@ -170,6 +170,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     stalled INTEGER DEFAULT 0 NOT NULL, 
     unique_scope VARCHAR(8) DEFAULT 'live' NOT NULL, 
     unique_until TIMESTAMP WITH TIME ZONE CHECK (unique_until BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'), 
+    row_worker_id VARCHAR(64), 
     forgiven INTEGER DEFAULT 0 NOT NULL, 
     trace_context VARCHAR(190), 
     parent_id BIGINT, 
@@ -179,7 +180,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     CONSTRAINT mayfly_jobs_status CHECK (status IN ('pending', 'processing', 'done', 'dead', 'cancelled')), 
     CONSTRAINT mayfly_jobs_priority CHECK (priority IN (0, 1, 2)), 
     CONSTRAINT mayfly_jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1), 
-    CONSTRAINT mayfly_jobs_payload CHECK (json_typeof(payload) = 'object'), 
+    CONSTRAINT mayfly_jobs_payload CHECK (claims > 0 OR json_typeof(payload) = 'object'), 
     CONSTRAINT mayfly_jobs_run_at CHECK (run_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00')
 );
 
@@ -251,6 +252,7 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     worker_id VARCHAR(64) NOT NULL, 
     cycle_id BIGINT NOT NULL, 
     lane VARCHAR(64) NOT NULL, 
+    earlier_lanes JSON, 
     host VARCHAR(64) NOT NULL, 
     machine VARCHAR(64) NOT NULL, 
     pid INTEGER NOT NULL, 

@@ -166,6 +166,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     stalled INTEGER DEFAULT 0 NOT NULL, 
     unique_scope VARCHAR(8) DEFAULT 'live' NOT NULL, 
     unique_until DATETIME CHECK (substr(unique_until, 1, 19) IS strftime('%Y-%m-%d %H:%M:%S', substr(unique_until, 1, 19)) AND unique_until >= '0001' AND trim(substr(unique_until, 20), '.0123456789') = ''), 
+    row_worker_id VARCHAR(64), 
     forgiven INTEGER DEFAULT 0 NOT NULL, 
     trace_context VARCHAR(190), 
     parent_id INTEGER, 
@@ -174,7 +175,7 @@ CREATE TABLE IF NOT EXISTS mayfly_jobs (
     CONSTRAINT mayfly_jobs_status CHECK (status IN ('pending', 'processing', 'done', 'dead', 'cancelled')), 
     CONSTRAINT mayfly_jobs_priority CHECK (priority IN (0, 1, 2)), 
     CONSTRAINT mayfly_jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1), 
-    CONSTRAINT mayfly_jobs_payload CHECK (json_valid(payload) AND json_type(payload) = 'object'), 
+    CONSTRAINT mayfly_jobs_payload CHECK (claims > 0 OR json_valid(payload) AND json_type(payload) = 'object'), 
     CONSTRAINT mayfly_jobs_run_at CHECK (substr(run_at, 1, 19) IS strftime('%Y-%m-%d %H:%M:%S', substr(run_at, 1, 19)) AND run_at >= '0001' AND trim(substr(run_at, 20), '.0123456789') = '')
 );
 
@@ -246,6 +247,7 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     worker_id VARCHAR(64) NOT NULL, 
     cycle_id INTEGER NOT NULL, 
     lane VARCHAR(64) NOT NULL, 
+    earlier_lanes TEXT, 
     host VARCHAR(64) NOT NULL, 
     machine VARCHAR(64) NOT NULL, 
     pid INTEGER NOT NULL, 
