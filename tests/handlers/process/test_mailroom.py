@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import sys
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,9 @@ def pipe(
     installation: HandlersInstallation, raw: bytes, *arguments: str, **settings: str
 ) -> "subprocess.CompletedProcess[bytes]":
     command = [str(CHECKOUT / "scripts" / "inbound"), *arguments]
-    environment = installation.environment(**settings)
+    # Without .venv in the checkout, the script uses the first python3.
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environment = installation.environment(PATH=path, **settings)
     return subprocess.run(command, input=raw, env=environment, capture_output=True, timeout=60, check=False)
 
 
