@@ -97,7 +97,7 @@ class Effect:
         self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
 
     def complete(self, answer: str, also: AlsoWrite | None = None) -> None:
-        """Record that it has happened."""
+        """Record that it has happened. The writes of `also` commit together with that."""
         self._settle(DONE, answer, also)
 
     def reopen(self, answer: str, also: AlsoWrite | None = None) -> None:

@@ -114,9 +114,9 @@ class _Delivery:
 
     def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:
         self._job, self._message, self._channel, self._effect, self._target = job, message, channel, effect, target
-        origin = Origin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
-        self._row = Delivery(job, effect.key, target.row.email or "", origin)
         self._state = target.effect.state  # as last read or written by this run
+        origin = Origin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
+        self._email = Delivery(job, effect.key, target.row.email or "", origin)
 
     def run(self) -> dict[str, str]:
         if self._target.row.status not in (QUEUED, CANCELLED):
@@ -143,12 +143,12 @@ class _Delivery:
         values = {"status": SENT, "reason": None, "answer": answer[:MAX_REASON_LENGTH], "sent_at": self._job.now}
         change = self._change(values, QUEUED, CANCELLED)
 
-        def also(connection: Connection) -> None:
+        def write(connection: Connection) -> None:
             change(connection)
             if self._channel == EMAIL:
-                self._row.complete(connection, answer)
+                self._email.complete(connection, answer)
 
-        self._effect.complete(answer, also)
+        self._effect.complete(answer, also=write)
         return {"status": SENT, "answer": answer}
 
     def _change(self, values: dict[str, Any], *statuses: str) -> Callable[[Connection], object]:
@@ -191,11 +191,11 @@ class _Delivery:
         parts = {"subject": subject, "text": text, "html": html}
         rendered = {name: source and render(source, context, name) for name, source in parts.items()}
         try:
-            fields = {"to": contact.email, "unsubscribe": link, "reply_to": self._row.replies_to, **rendered}
+            fields = {"to": contact.email, "unsubscribe": link, "reply_to": self._email.replies_to, **rendered}
             mail = Mail.model_validate(fields)
         except ValidationError as error:
             raise Dead(f"the email is not valid: {error.errors()[0]['msg']}") from None
-        text, bounces_to = rendered["text"] or "", self._row.bounces_to
+        text, bounces_to = rendered["text"] or "", self._email.bounces_to
         return RenderedMessage(EMAIL, contact.email, text, mail, self._effect.key, bounces_to)
 
     # --- senders ------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class _Delivery:
         return answer
 
     def _before(self, sender: Sender) -> None:
-        record = self._with_row(lambda connection: self._row.hand_over(connection, sender.name, sender.address))
+        record = self._with_row(lambda connection: self._email.hand_over(connection, sender.name, sender.address))
         self._effect.hand_over(sender.name, self._state, record)
         self._state = HANDED_OVER
 
@@ -279,7 +279,7 @@ class _Delivery:
         name, address, reply = sender.name, sender.address, str(error)
         self._take_back(
             reply,
-            self._with_row(lambda connection: self._row.refuse(connection, name, address, reply, error.is_bounce)),
+            self._with_row(lambda connection: self._email.refuse(connection, name, address, reply, error.is_bounce)),
         )
 
     def _take_back(self, answer: str, also: AlsoWrite | None = None) -> None:

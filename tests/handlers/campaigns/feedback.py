@@ -1,8 +1,11 @@
-"""How the platform learns what contacts do with its messages."""
+"""How the platform learns what contacts do with its messages: replies, bounces and complaints arrive as mail."""
 
 from collections.abc import Callable
 
+from handlers.mailroom.intake import Envelope, take_in
+from mayfly import database
 from tests.handlers.campaigns.invariants import SentMessage
+from tests.handlers.mailroom.shapes import Dsn, arf, message
 
 
 class Feedback:
@@ -13,18 +16,40 @@ class Feedback:
 
     def __init__(self, enqueue: Callable[[str, dict[str, str]], object]) -> None:
         self._enqueue = enqueue
+        self._number = 0
 
-    def reply(self, contact: str, message: SentMessage) -> None:
-        self._report(contact, "replied")
+    def reply(self, contact: str, sent: SentMessage) -> None:
+        own = f"<reply-{self._next()}@example.com>"
+        answered = f"In-Reply-To: <{bare(sent)}>"
+        raw = message("Please call me", headers=answered, author=contact, message_id=own, subject="Re: Hello")
+        self._receive(contact, "replied", sent, raw, contact)
 
-    def bounce(self, contact: str, message: SentMessage) -> None:
-        self._report(contact, "bounced")
+    def bounce(self, contact: str, sent: SentMessage) -> None:
+        returned = f"Content-Type: message/rfc822\n\nMessage-ID: <{bare(sent)}>\n\nHello\n"
+        raw = Dsn(returned=returned, recipient=f"rfc822; {contact}").raw()
+        self._receive(contact, "bounced", sent, raw, "")
 
     def unsubscribe(self, contact: str) -> None:
         self._report(contact, "unsubscribed")
 
-    def complain(self, contact: str, message: SentMessage) -> None:
-        self._report(contact, "complained")
+    def complain(self, contact: str, sent: SentMessage) -> None:
+        raw = arf(returned=f"Message-ID: <{bare(sent)}>\nSubject: Hello\n\nDear you")
+        self._receive(contact, "complained", sent, raw, "")
+
+    def _receive(self, contact: str, event: str, sent: SentMessage, raw: bytes, sender: str) -> None:
+        """What contacts do with a text message or a call is reported by its provider."""
+        if sent.message_id:
+            take_in(database(), raw, Envelope(sender=sender))
+        else:
+            self._report(contact, event)
 
     def _report(self, contact: str, event: str) -> None:
         self._enqueue("record_contact_event", {"address": contact, "event": event})
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+
+def bare(sent: SentMessage) -> str:
+    return sent.message_id.strip("<> ")

@@ -5,8 +5,8 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mayfly.clock import host_now
+from mayfly.testing import using_database
 from tests.handlers.campaigns.feedback import Feedback
 from tests.handlers.campaigns.invariants import read_messages
 from tests.handlers.campaigns.scenario import NAMES, Scale, Scenario
@@ -34,7 +35,7 @@ SETTINGS = {"CAMPAIGN_LAUNCH_DELAY": "0", "MAX_WORKERS": "3", "BACKOFF_BASE": "0
 
 def test_campaigns_survive_kills_and_failing_providers(installation: Installation) -> None:
     """In seconds; the slow test below does the same for two minutes on every database."""
-    with message_servers(host_now) as servers, closing(World(installation.url)) as world:
+    with opened(installation) as (servers, world):
         trial = Trial(installation, servers, world, Scale(contacts=42, senders=4, daily_limit=80))
         run_under_kills(trial, seconds=5, least_kills=2)
 
@@ -43,10 +44,21 @@ def test_campaigns_survive_kills_and_failing_providers(installation: Installatio
 @pytest.mark.every_database
 def test_campaigns_survive_two_minutes_of_kills_and_failing_providers(installation: Installation) -> None:
     """Providers time out, too, and business hours end meanwhile. On every database."""
-    with message_servers(host_now) as servers, closing(World(installation.url)) as world:
+    with opened(installation) as (servers, world):
         scale = Scale(contacts=600, senders=9, daily_limit=500)
         trial = Trial(installation, servers, world, scale, times_out=True)
         run_under_kills(trial, seconds=120, least_kills=20)
+
+
+@contextmanager
+def opened(installation: Installation) -> Iterator[tuple[MessageServers, World]]:
+    """Mail that contacts send is taken in by this process."""
+    with (
+        message_servers(host_now) as servers,
+        closing(World(installation.url)) as world,
+        using_database(installation.url),
+    ):
+        yield servers, world
 
 
 class Trial:
