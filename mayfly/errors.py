@@ -246,6 +246,13 @@ class BadPayload(EnqueueError):
         self.fields = tuple(f"payload.{each}" for each in fields) or ("payload",)
 
 
+class PayloadUnreadable(MayflyError, ValueError):
+    """The table checks payloads until the first claim only: SQL may have changed this one later."""
+
+    def __init__(self, job_id: int, reason: str) -> None:
+        super().__init__(f"The stored payload of job {job_id} is no JSON object: {reason}. Enqueue the job again.")
+
+
 class PayloadTooLarge(EnqueueError):
     def __init__(self, type_name: str, size: int, limit: int, limit_name: str) -> None:
         super().__init__(

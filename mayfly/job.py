@@ -15,7 +15,15 @@ from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Unit
-from mayfly.errors import BadField, BadJobState, BatchClosed, OutsideARunner, RefusedInTransaction, SliceEnded
+from mayfly.errors import (
+    BadField,
+    BadJobState,
+    BatchClosed,
+    OutsideARunner,
+    PayloadUnreadable,
+    RefusedInTransaction,
+    SliceEnded,
+)
 from mayfly.schema.tables import FENCE, SOURCE
 
 if TYPE_CHECKING:
@@ -206,7 +214,12 @@ class Job:
     @property
     def payload(self) -> dict[str, Any]:
         """A new copy each time: a handler may change it without changing the job."""
-        loaded: dict[str, Any] = json_text.decode(self.payload_text)
+        try:
+            loaded: Any = json_text.decode(self.payload_text)
+        except ValueError as error:
+            raise PayloadUnreadable(self.id, str(error)) from error
+        if not isinstance(loaded, dict):
+            raise PayloadUnreadable(self.id, f"it is a {type(loaded).__name__}")
         return loaded
 
     @property

@@ -215,6 +215,8 @@ class Invoker:
                 return self._result(job, outcome, cause)
             case JobControl():
                 return self.controlled(handler, job, error)
+            case errors.PayloadUnreadable():
+                return self.controlled(handler, job, PayloadError(str(error)))
             case errors.SliceEnded():
                 return self._result(job, policy.after_slice(job))
             case errors.CancelRequested(reason=reason):

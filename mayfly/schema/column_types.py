@@ -59,11 +59,11 @@ class JsonText(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # Differs because PostgreSQL's jsonb refuses \u0000 and its json does not; MariaDB's JSON is text with
-        # a check; SQLite has functions for JSON but no type.
+        # Differs because PostgreSQL's jsonb refuses \u0000 and its json does not; MariaDB's JSON would parse the text
+        # at every UPDATE of the row, and MySQL's changes it; SQLite has functions for JSON but no type.
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.JSON())
-        return dialect.type_descriptor(mysql.JSON() if is_mysql(dialect) else Text())
+        return dialect.type_descriptor(mysql.LONGTEXT() if is_mysql(dialect) else Text())
 
     def bind_processor(self, _dialect: Dialect) -> None:
         return None
@@ -97,7 +97,13 @@ class _ColumnCheck(FunctionElement[bool]):
 
 
 class is_json_object(_ColumnCheck):  # noqa: N801 - reads as the SQL function it is
+    """Parses the whole text, but not where the condition `unless` holds."""
+
     inherit_cache = True
+
+    def __init__(self, column: str, unless: str) -> None:
+        super().__init__(column)
+        self.unless = unless
 
 
 class is_storable_time(_ColumnCheck):  # noqa: N801 - as above
@@ -110,9 +116,9 @@ class is_storable_time(_ColumnCheck):  # noqa: N801 - as above
 def _is_json_object(element: is_json_object, compiler: SQLCompiler, **_: object) -> str:
     # Differs because each database has another function for the type of a JSON value.
     if compiler.dialect.name == "postgresql":
-        return f"json_typeof({element.column}) = 'object'"
+        return f"{element.unless} OR json_typeof({element.column}) = 'object'"
     object_word = "OBJECT" if is_mysql(compiler.dialect) else "object"
-    return f"json_valid({element.column}) AND json_type({element.column}) = '{object_word}'"
+    return f"{element.unless} OR json_valid({element.column}) AND json_type({element.column}) = '{object_word}'"
 
 
 @compiles(is_storable_time)

@@ -1,18 +1,23 @@
 """The benchmarks. Each compares Mayfly with a bare program that does the same work, or with another revision."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
 from statistics import quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 
+from mayfly.clock import monotonic
 from scripts.benchmark.figures import Figure, Goal, alternately, at_least, at_most
 from scripts.benchmark.lab import Failed, Lab, Stage, processes_of, proportional_memory_bytes
 from scripts.benchmark.ledger import NotOnce, check_once
 
 RUNNERS = 5  # MAX_WORKERS by default
+LANES = 10
 WAITING_JOBS = "scripts.benchmark.jobs,scripts.benchmark.waiting_jobs"
 LINGER_SECONDS, LINGER_DISPATCHERS, LINGER_RATE = 300, 5, 20
 SMALL_TABLE, LARGE_TABLE = 10_000, 10_000_000
@@ -23,6 +28,11 @@ BARE_CONNECT = (
 )
 
 Measure = Callable[[Lab], Iterator[Figure]]
+
+
+class ServerLoad(NamedTuple):
+    rate: float  # jobs per second
+    cpu: float  # of the database server, in µs per job; 0 without a server
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,62 @@ def measure_drain(lab: Lab) -> Iterator[Figure]:
 
 def measure_each(lab: Lab) -> Iterator[Figure]:
     return drain(lab, lab.scaled(100_000), "nothing_each", at_least(0.85), ack="each")
+
+
+def measure_payloads(lab: Lab) -> Iterator[Figure]:
+    for kilobytes, full, goal in ((10, 20_000, 10_000), (60, 10_000, 3_000)):
+        jobs, payload = lab.scaled(full), payload_of(kilobytes * 1000)
+        runs = lab.compare(partial(payload_drain, jobs=jobs, payload=payload))
+        yield from _rate_and_cpu(
+            f"drain {jobs:,} jobs with {kilobytes} kB", runs, Goal(at_least=goal, of_ratio=False)
+        )
+
+
+def payload_drain(stage: Stage, jobs: int, payload: str) -> ServerLoad:
+    stage.refill(jobs, "nothing", payload=f"'{payload}'")
+    return timed_drain(stage, jobs, hosts=1)
+
+
+def payload_of(size_bytes: int) -> str:
+    """A JSON object with many fields; its hashes leave PostgreSQL little to compress."""
+    records = [{"id": number, "hash": sha256(b"%d" % number).hexdigest()} for number in range(size_bytes // 90)]
+    return json.dumps({"records": records})
+
+
+def measure_hosts(lab: Lab) -> Iterator[Figure]:
+    """Several dispatchers on one server, against one dispatcher."""
+    jobs = lab.scaled(100_000)
+    for hosts in (4, 16):
+        runs = lab.compare(partial(lane_drain, jobs=jobs, hosts=hosts), partial(lane_drain, jobs=jobs, hosts=1))
+        yield from _rate_and_cpu(
+            f"drain {jobs:,} jobs in {LANES} lanes, {hosts} dispatchers", runs, None, at_most(1.2)
+        )
+
+
+def lane_drain(stage: Stage, jobs: int, hosts: int) -> ServerLoad:
+    stage.refill(jobs, "nothing", lane=stage.engine.lane_of(LANES))
+    return timed_drain(stage, jobs, hosts)
+
+
+def timed_drain(stage: Stage, jobs: int, hosts: int) -> ServerLoad:
+    stage.lab.show(f"Mayfly drains {jobs:,} jobs" + (f" on {hosts} hosts" if hosts > 1 else ""))
+    directory, environment = stage.new_ledger(jobs)
+    started, cpu = monotonic(), stage.server_cpu_seconds()
+    while unfinished_jobs(stage):
+        stage.dispatch_hosts(hosts, environment)
+    seconds, cpu = monotonic() - started, stage.server_cpu_seconds() - cpu
+    check_once(directory, range(1, jobs + 1))
+    return ServerLoad(jobs / seconds, cpu / jobs * 1_000_000)
+
+
+def _rate_and_cpu(
+    name: str, runs: tuple[list[ServerLoad], list[ServerLoad]], rate_goal: Goal | None, cpu_goal: Goal | None = None
+) -> Iterator[Figure]:
+    ours, theirs = runs
+    yield Figure(name, "jobs/s", tuple(each.rate for each in ours), tuple(each.rate for each in theirs), rate_goal)
+    if any(each.cpu for each in ours):
+        cpu = tuple(each.cpu for each in ours), tuple(each.cpu for each in theirs)
+        yield Figure(f"{name}: server CPU per job", "µs", *cpu, cpu_goal)
 
 
 SOURCE = """
@@ -303,6 +369,8 @@ def _with(measure: Callable[..., Iterator[Figure]], *arguments: Any) -> Measure:
 BENCHMARKS: dict[str, Benchmark] = {
     "drain": Benchmark("1,000,000 no-op jobs, against a bare loop", measure_drain),
     "each": Benchmark('100,000 jobs with ack="each"', measure_each),
+    "payloads": Benchmark("20,000 jobs with 10 kB, 10,000 jobs with 60 kB", measure_payloads),
+    "hosts": Benchmark("100,000 jobs in 10 lanes on 4 and 16 hosts, against one host", measure_hosts),
     "rows": Benchmark("100,000 rows of a source, against a bare loop", measure_rows),
     "async": Benchmark("500 jobs that wait, as coroutines", _with(measure_waiting, "wait_async", "async def")),
     "threads": Benchmark("500 jobs that wait, in threads", _with(measure_waiting, "wait_threads", "threads=100")),

@@ -20,6 +20,7 @@ class Engine(ABC):
     driver: ClassVar[str]
     bare_batch: ClassVar[int]  # the batch size with which the bare loop is fastest
     time_type: ClassVar[str]  # of a column
+    has_server: ClassVar[bool] = True
 
     @property
     def source_table(self) -> str:
@@ -37,6 +38,10 @@ class Engine(ABC):
     @abstractmethod
     def time_of(self, start: datetime) -> str:
         """An SQL expression: n milliseconds after `start`."""
+
+    def lane_of(self, lanes: int) -> str:
+        """An SQL expression: n jobs take turns in these lanes."""
+        return f"'lane-' || n % {lanes}"
 
     @abstractmethod
     def connect_arguments(self, url: URL) -> Mapping[str, Any]:
@@ -66,6 +71,9 @@ class MariaDB(Engine):
 
     def time_of(self, start: datetime) -> str:
         return f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S.%f}' + INTERVAL n * 1000 MICROSECOND"
+
+    def lane_of(self, lanes: int) -> str:
+        return f"CONCAT('lane-', n % {lanes})"
 
     def connect_arguments(self, url: URL) -> Mapping[str, Any]:
         """Without TLS, as Mayfly connects on its own machine: PyMySQL would need 30 ms for certificates."""
@@ -124,6 +132,7 @@ class SQLite(Engine):
     driver = "sqlite3"
     time_type = "TEXT"
     bare_batch = 1000
+    has_server = False
 
     def numbers(self, first: int, last: int) -> str:
         counting = f"SELECT {first} UNION ALL SELECT n + 1 FROM counted WHERE n < {last}"

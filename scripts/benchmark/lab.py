@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import psutil
@@ -23,6 +25,7 @@ from scripts.benchmark import ledger
 from scripts.benchmark.engines import Engine
 from scripts.benchmark.figures import alternately
 from tests.databases import Databases
+from tests.servers import PrivateServer
 
 CHECKOUT = Path(__file__).parent.parent.parent
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a directory of our own
@@ -113,27 +116,44 @@ class Stage:
     def value(self, sql: str) -> float:
         return float(self.rows(sql)[0][0] or 0)
 
+    def server_cpu_seconds(self) -> float:
+        """Of the database server since its start; 0 for SQLite, which runs in our own processes."""
+        if not self.engine.has_server:
+            return 0.0
+        server = self.lab.databases.server(self.engine.name)
+        assert isinstance(server, PrivateServer)
+        return server.cpu_seconds
+
     def settle(self) -> None:
         with self.connect() as connection:
             self.engine.settle(connection)
 
-    def refill(self, jobs: int, type_name: str) -> None:
+    def refill(self, jobs: int, type_name: str, **changes: str) -> None:
         """Empty the tables and insert this many jobs, all of them due."""
         self.lab.show(f"filling {jobs:,} rows")
         first_at = datetime.now(UTC) - timedelta(hours=1, milliseconds=jobs)
         with self.connect() as connection:
             self.engine.empty(connection)
-        self.insert(jobs, first_at, type_name=type_name)
+        self.insert(jobs, first_at, type_name=type_name, changes=changes)
         self.settle()
 
     def insert(
-        self, jobs: int, first_at: datetime, status: str = "pending", type_name: str = "nothing", first_id: int = 1
+        self,
+        jobs: int,
+        first_at: datetime,
+        status: str = "pending",
+        type_name: str = "nothing",
+        first_id: int = 1,
+        changes: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Generated inside the database, due a millisecond apart. Ten million rows take minutes."""
+        """Generated inside the database, due a millisecond apart. Ten million rows take minutes.
+
+        `changes` are SQL expressions of other columns.
+        """
         with self.connect() as connection:
             for begin in range(0, jobs, ROWS_PER_INSERT):
                 numbers = self.engine.numbers(begin + 1, min(begin + ROWS_PER_INSERT, jobs))
-                columns = _columns(self.engine.time_of(first_at), status, type_name, first_id)
+                columns = {**_columns(self.engine.time_of(first_at), status, type_name, first_id), **changes}
                 names, values = ", ".join(columns), ", ".join(columns.values())
                 connection.execute(text(f"INSERT INTO mayfly_jobs ({names}) SELECT {values} FROM {numbers}"))
 
@@ -149,9 +169,20 @@ class Stage:
         except Failed as error:
             raise Failed(f"{error} {self._logged_errors()}".strip()) from None
 
+    def dispatch_hosts(self, hosts: int, settings: Mapping[str, str]) -> None:
+        """One cycle on each of several hosts, all started at once."""
+
+        def one(number: int) -> Spent:
+            return self.dispatch(
+                {**settings, "HOST_NAME": f"host-{number}", "STATE_DIR": str(self.home / f"state-{number}")}
+            )
+
+        with ThreadPoolExecutor(hosts) as threads:
+            list(threads.map(one, range(hosts)))
+
     def run(self, *arguments: str, settings: Mapping[str, str] | None = None, watch: Watch | None = None) -> Spent:
         """Run `python …` to its end."""
-        with (self.home / "output").open("w+b") as output:
+        with TemporaryFile() as output:
             started = monotonic()
             process = subprocess.Popen(  # noqa: S603 - our own programs
                 [sys.executable, *arguments],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 from sqlalchemy import text
+from sqlalchemy.exc import DataError
 
 from mayfly import Dead, Job, Retry, Snooze, enqueue, handler
 from mayfly.client import current_app
@@ -248,6 +249,39 @@ def test_rows_inserted_by_sql_are_run(calls: list[str], database: Database) -> N
         drain()
 
     assert calls == ["plain"]
+
+
+@pytest.mark.parametrize("stored", ["[1]", '"text"', "null"])
+def test_a_payload_that_sql_has_broken_is_dead_with_the_reason(
+    calls: list[str], database: Database, stored: str
+) -> None:
+    """The table checks a payload until the first claim only; retries would not repair it."""
+    job = enqueue("note", {"text": "fine"})
+    change_job(database, job, claims=1, payload=stored)
+
+    drained = drain(raises=False)
+
+    assert (drained.outcomes, calls) == ({"dead": 1}, [])
+    reason = f"The stored payload of job {job} is no JSON object"
+    assert (get_row(database, job).last_error or "").startswith(reason)
+
+
+def test_a_payload_that_sql_has_cut_is_dead_with_the_reason(
+    calls: list[str], database: Database, engine_name: str
+) -> None:
+    """PostgreSQL refuses to store it, because its column has the type json."""
+    job = enqueue("note", {"text": "fine"})
+    change_job(database, job, claims=1)
+    cut = "UPDATE mayfly_jobs SET payload = '{\"a\"'"
+
+    if engine_name == "postgres":
+        with pytest.raises(DataError):
+            run_sql(database, cut)
+    else:
+        run_sql(database, cut)
+    drained = drain(raises=False)
+
+    assert (drained.outcomes, calls) == (({"done": 1}, ["fine"]) if engine_name == "postgres" else ({"dead": 1}, []))
 
 
 def test_a_transaction_of_a_handler_commits_with_its_job(database: Database) -> None:

@@ -110,6 +110,25 @@ def test_a_row_that_cannot_be_run_is_refused(database: Database, application: En
     assert refused == list(REFUSED)
 
 
+def test_a_waiting_job_cannot_get_a_payload_that_cannot_be_run(database: Database, application: Engine) -> None:
+    """An UPDATE is checked like the INSERT, until the first claim."""
+    insert_row(database)
+
+    with application.connect() as connection:
+        refused = [each for each in ("[]", "1", "null", '{"a"', "") if is_refused(connection, set_payload(each))]
+
+    assert refused == ["[]", "1", "null", '{"a"', ""]
+
+
+def test_the_payload_of_a_claimed_job_is_not_parsed_again(database: Database, application: Engine) -> None:
+    """Every UPDATE evaluates the checks of a table: a large payload would cost more than the rest of its job."""
+    insert_row(database)
+    claim_jobs(database)
+
+    with application.connect() as connection:
+        assert not is_refused(connection, set_payload("[]"))
+
+
 def test_a_time_that_cannot_be_read_or_compared_is_refused(
     database: Database, application: Engine, engine_name: str
 ) -> None:
@@ -152,6 +171,10 @@ def test_an_id_is_never_reused(database: Database) -> None:
 
 def at(time: str) -> str:
     return f"INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{{}}', {time})".replace(":", r"\:")
+
+
+def set_payload(stored: str) -> str:
+    return f"UPDATE mayfly_jobs SET payload = '{stored}'"
 
 
 def is_refused(connection: Connection, statement: str) -> bool:

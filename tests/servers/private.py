@@ -85,6 +85,17 @@ class PrivateServer(Server, ABC):
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time of all its processes since the start, of those that have ended too."""
+        assert self._process is not None, "the server is not running"
+        server = psutil.Process(self._process.pid)
+        spent = [server.cpu_times()[:4]]  # user, system, and both of the ended children
+        for each in server.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                spent.append(each.cpu_times()[:4])
+        return sum(map(sum, spent))
+
     def start(self) -> None:
         """Start, and return when it answers."""
         initialiser, server = self._require_programs()
