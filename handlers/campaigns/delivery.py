@@ -51,7 +51,7 @@ from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.message import render
 from handlers.mail.payloads import Mail
 from handlers.mail.tables import templates
-from handlers.mailroom.deliveries import Delivery, Origin
+from handlers.mailroom.deliveries import Delivery, MailOrigin
 from handlers.suppressions import BOUNCED, suppress
 from mayfly import BusinessHours, Dead, Job, Retry, Snooze
 
@@ -115,7 +115,7 @@ class _Delivery:
     def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:
         self._job, self._message, self._channel, self._effect, self._target = job, message, channel, effect, target
         self._state = target.effect.state  # as last read or written by this run
-        origin = Origin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
+        origin = MailOrigin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
         self._email = Delivery(job, effect.key, target.row.email or "", origin)
 
     def run(self) -> dict[str, str]:

@@ -10,14 +10,14 @@ from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from handlers.mail.smtp import IDLE, LoginFailed, PermanentFailure, ReplyUnknown, TemporaryFailure, send
 from handlers.mail.templates import with_template
-from handlers.mailroom.deliveries import Delivery, Origin
+from handlers.mailroom.deliveries import Delivery, MailOrigin
 from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
 from mayfly import Cancel, Dead, Job, Retry, Snooze
 
 
-def deliver(job: Job, mail: Mail, accounts: Sequence[Account], origin: Origin | None = None) -> dict[str, Any]:
+def deliver(job: Job, mail: Mail, accounts: Sequence[Account], origin: MailOrigin | None = None) -> dict[str, Any]:
     effect = Effect(job, "mail", mail.key or f"job:{job.id}")
-    row = Delivery(job, effect.key, mail.to, origin or Origin(mail.tenant_id))
+    row = Delivery(job, effect.key, mail.to, origin or MailOrigin(mail.tenant_id))
     record = effect.load()
     if record.state == DONE:
         return {"answer": record.answer or "", "account": record.provider or "", **row.result()}

@@ -13,7 +13,7 @@ from handlers.mailroom.deliveries import facts_of, find_delivery
 from handlers.mailroom.followups import report_contact
 from handlers.mailroom.parsing import ParsedMail, parse_mail, short_id
 from handlers.mailroom.payloads import BounceReport
-from handlers.mailroom.reports import Failure, MailReport, bounce_of
+from handlers.mailroom.reports import BouncedRecipient, MailReport, bounce_of
 from handlers.mailroom.tables import (
     BOUNCED,
     COMPLAINED,
@@ -46,7 +46,7 @@ class Bounce:
 
     tenant_id: str
     key: str
-    failure: Failure
+    failure: BouncedRecipient
     original_ids: tuple[str, ...]
     report_id: int | None = None  # of app_mail_messages
 
@@ -59,7 +59,7 @@ def process(job: Job, report: BounceReport) -> dict[str, int]:
     if report.report is not None:
         return _process_message(job, report.tenant_id, report.report)
     assert report.key is not None
-    failure = Failure(
+    failure = BouncedRecipient(
         report.address and canonical(report.address), report.kind, report.code, report.reason[:MAX_REASON_LENGTH]
     )
     ids = (short_id(report.message_id),) if report.message_id else ()
@@ -163,7 +163,9 @@ def _soft_bounces(connection: Connection, tenant_id: str, address: str, now: dat
     return int(connection.execute(query).scalar_one())
 
 
-def _change_delivery(connection: Connection, delivery: Row[Any], failure: Failure, kind: str, now: datetime) -> None:
+def _change_delivery(
+    connection: Connection, delivery: Row[Any], failure: BouncedRecipient, kind: str, now: datetime
+) -> None:
     """A hard bounce is final; after a soft one the email may still arrive."""
     d = deliveries.c
     values = {"bounced_at": now, "bounce_type": kind, "bounce_reason": failure.reason, "changed_at": now}

@@ -13,14 +13,14 @@ from handlers.mail.accounts import Account
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
-from handlers.mailroom.deliveries import Origin
+from handlers.mailroom.deliveries import MailOrigin
 from handlers.mailroom.payloads import CampaignEmail
 from mayfly import Cancel, Dead, Job
 
 
 def send(job: Job, email: CampaignEmail, accounts: Sequence[Account]) -> dict[str, Any]:
     contact = job.read(lambda connection: _load(connection, email))
-    origin = Origin(email.tenant_id, email.campaign_id, email.recipient_id)
+    origin = MailOrigin(email.tenant_id, email.campaign_id, email.recipient_id)
     return deliver(job, _mail(email, contact), accounts, origin)
 
 

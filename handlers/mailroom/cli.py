@@ -4,7 +4,6 @@ import json
 
 import click
 
-from handlers.mailroom.bounces import orphans as find_orphans
 from mayfly import database
 
 
@@ -18,6 +17,10 @@ def mailroom() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def orphans(limit: int, as_json: bool) -> None:
     """List bounces of unknown emails, the newest first."""
+    from handlers.mailroom.bounces import (
+        orphans as find_orphans,  # needs libraries of an extra, which --help does not
+    )
+
     names = ("id", "tenant_id", "address", "kind", "code", "original_id", "reason", "message_id")
     found = [
         {**{name: getattr(row, name) for name in names}, "bounced_at": row.bounced_at.isoformat()}

@@ -32,7 +32,7 @@ MOVES_FROM = {DELIVERED: (OPEN, SENT), COMPLAINED: (OPEN, SENT, DELIVERED)}  # a
 
 
 @dataclass(frozen=True)
-class Origin:
+class MailOrigin:
     """What an email belongs to."""
 
     tenant_id: str = DEFAULT_TENANT
@@ -44,7 +44,7 @@ class Origin:
 class Delivery:
     """One email, in one run of its job. Its methods are parts of transactions of its effect."""
 
-    def __init__(self, job: Job, effect_key: str, recipient: str, origin: Origin) -> None:
+    def __init__(self, job: Job, effect_key: str, recipient: str, origin: MailOrigin) -> None:
         self._job, self._key, self._recipient, self._origin = job, effect_key, canonical(recipient), origin
 
     @property

@@ -11,7 +11,7 @@ from handlers.mailroom.followups import report_contact
 from handlers.mailroom.parsing import short_id
 from handlers.mailroom.payloads import ProviderEvents
 from handlers.mailroom.provider_events import BOUNCED, COMPLAINED, DEFERRED, DELIVERED, UNSUBSCRIBED
-from handlers.mailroom.reports import Failure
+from handlers.mailroom.reports import BouncedRecipient
 from handlers.mailroom.tables import HARD, RECEIVED, SOFT, provider_events
 from handlers.suppressions import canonical
 from mayfly import Job
@@ -55,6 +55,8 @@ def _bounce(event: Row[Any], delivery: Row[Any] | None) -> Bounce:
     """Providers report each of their own tries: they count as one soft bounce of the email."""
     is_hard, details = event.kind == BOUNCED, event.details
     key = event.event_key if is_hard or delivery is None else f"deferred:{delivery.id}"
-    failure = Failure(details["recipient"] or None, HARD if is_hard else SOFT, details["code"], details["reason"])
+    failure = BouncedRecipient(
+        details["recipient"] or None, HARD if is_hard else SOFT, details["code"], details["reason"]
+    )
     ids = (short_id(details["message_id"]),) if details["message_id"] else ()
     return Bounce(event.tenant_id, key, failure, ids)

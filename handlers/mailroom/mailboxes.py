@@ -13,7 +13,6 @@ from handlers.upsert import upsert
 from mayfly import Dead, Job, enqueue
 
 PAGE_SIZE = 50  # messages between two checkpoints
-MAX_FOLDER_UIDS = 100_000
 UID = re.compile(rb"\bUID (\d+)")
 
 
@@ -60,8 +59,7 @@ class _Mailbox:
         last = row.last_uid if row is not None and row.uid_validity == self._uid_validity else 0
         [found] = checked(self._imap.uid("SEARCH", f"UID {last + 1}:*"))
         # n:* always has the newest message, even if its number is lower than n.
-        uids = sorted(uid for uid in map(int, (found or b"").split()[:MAX_FOLDER_UIDS]) if uid > last)
-        return uids[:PAGE_SIZE]
+        return sorted(uid for uid in map(int, (found or b"").split()) if uid > last)[:PAGE_SIZE]
 
     def take(self, uids: list[int]) -> int:
         stored = [uid for uid in uids if self._take_one(uid)]

@@ -54,7 +54,7 @@ AUTO_HEADERS: Mapping[str, re.Pattern[str] | None] = {
 
 
 @dataclass(frozen=True)
-class Failure:
+class BouncedRecipient:
     """One recipient in a bounce. Without a kind, it is only a delay."""
 
     address: str | None
@@ -68,7 +68,7 @@ class MailReport:
     """What a bounce or complaint says about an email that was sent."""
 
     original_ids: tuple[str, ...]  # Message-IDs that it may be about
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[BouncedRecipient, ...] = ()
 
 
 def type_of(mail: ParsedMail, sender: str | None = None) -> str:
@@ -145,7 +145,7 @@ def _is_bounce(mail: ParsedMail, content_type: str, sender: str | None) -> bool:
     return comes_from_server and BOUNCE_SUBJECT.search(mail.subject) is not None
 
 
-def _failure(block: Mapping[str, str]) -> Failure | None:
+def _failure(block: Mapping[str, str]) -> BouncedRecipient | None:
     """None for a recipient that got the email, and for a delay: the server tries again."""
     action = block.get("action", "").strip().lower()
     if not action.startswith(("fail", "error")):
@@ -157,7 +157,7 @@ def _failure(block: Mapping[str, str]) -> Failure | None:
     return _as_failure(bare, code and code[1], reason)
 
 
-def _recognized(mail: ParsedMail) -> Iterator[Failure]:
+def _recognized(mail: ParsedMail) -> Iterator[BouncedRecipient]:
     """Dialects without a machine-readable part."""
     code = CODE.search(mail.text)
     listed = mail.header("x-failed-recipients")
@@ -168,16 +168,18 @@ def _recognized(mail: ParsedMail) -> Iterator[Failure]:
             soft, hard = all_failures(mail.message)
         for each in sorted(hard | soft):
             failure = _as_failure(each.decode("ascii", "replace"), code and code[1], _excerpt(mail.text))
-            yield Failure(failure.address, SOFT, failure.code, failure.reason) if each not in hard else failure
+            yield (
+                BouncedRecipient(failure.address, SOFT, failure.code, failure.reason) if each not in hard else failure
+            )
         if hard or soft:
             return
     for address in filter(None, (each.strip() for each in listed.split(","))):
         yield _as_failure(address, code and code[1], _excerpt(mail.text))
 
 
-def _as_failure(address: str, code: str | None, reason: str) -> Failure:
+def _as_failure(address: str, code: str | None, reason: str) -> BouncedRecipient:
     bare = canonical(clean(address))[:MAX_ADDRESS_LENGTH]
-    return Failure(bare or None, kind_of(code, reason), code, clean(reason)[:MAX_REASON_LENGTH])
+    return BouncedRecipient(bare or None, kind_of(code, reason), code, clean(reason)[:MAX_REASON_LENGTH])
 
 
 def _excerpt(text: str) -> str:

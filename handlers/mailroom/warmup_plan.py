@@ -18,7 +18,7 @@ ENGAGES_AFTER = timedelta(minutes=20)  # after each check
 BEGIN, END = time(8), time(18)  # in the zone of the account
 
 
-class PlannedStep(NamedTuple):
+class PlannedWarmup(NamedTuple):
     warmup_type: str
     run_at: datetime
 
@@ -28,15 +28,15 @@ def mails_on(day: int, start: int, increase: int, most: int) -> int:
     return max(0, min(most, start + increase * max(0, day)))
 
 
-def plan_day(mails: int, begin: datetime, end: datetime, seed: str) -> Iterator[PlannedStep]:
+def plan_day(mails: int, begin: datetime, end: datetime, seed: str) -> Iterator[PlannedWarmup]:
     """Emails at random instants, one in each part of the day; checks of the mailbox in between. Pure."""
     for number in range(mails):
         share = (number + chance(f"{seed}:{number}")) / mails
-        yield PlannedStep(OUTBOUND, begin + share * (end - begin))
+        yield PlannedWarmup(OUTBOUND, begin + share * (end - begin))
     for number in range(CHECKS_PER_DAY):
         at = begin + (number + 1) / CHECKS_PER_DAY * (end - begin)
-        yield PlannedStep(INBOUND, at)
-        yield PlannedStep(ENGAGEMENT, at + ENGAGES_AFTER)
+        yield PlannedWarmup(INBOUND, at)
+        yield PlannedWarmup(ENGAGEMENT, at + ENGAGES_AFTER)
 
 
 def chance(text: str) -> float:
@@ -94,7 +94,7 @@ def _last_steps(connection: Connection, account_id: int) -> dict[str, int]:
     return {each: found.get(each, 0) for each in PRIORITIES}
 
 
-def _insert_step(connection: Connection, row: Row[Any], step: PlannedStep, number: int, now: datetime) -> None:
+def _insert_step(connection: Connection, row: Row[Any], step: PlannedWarmup, number: int, now: datetime) -> None:
     account_id, kind = row.email_account_id, step.warmup_type
     key = {"email_account_id": account_id, "warmup_type": kind, "sequence_step": number}
     connection.execute(insert(warmup_steps).values(tenant_id=row.tenant_id, created_at=now, **key))
