@@ -71,14 +71,16 @@ def run_cycle(host: Installation) -> None:
 
 
 def cycles_of(host: Installation, name: str) -> int:
-    return int(host.rows(select(func.count()).where(cycles.c.host == name))[0][0])
+    """Those that have started runners."""
+    return int(host.rows(select(func.count()).where(cycles.c.host == name, cycles.c.spawned > 0))[0][0])
 
 
 @pytest.mark.parametrize(
     ("engine_name", "rounds"),
-    [("mariadb", 1), *(pytest.param(each, 15, marks=pytest.mark.slow) for each in ("mariadb", "postgres"))],
+    [("mariadb", 1), ("mariadb", 15), ("postgres", 15)],
     indirect=["engine_name"],
 )
+@pytest.mark.slow
 def test_hosts_of_two_releases_share_the_work_during_a_migration(
     installation: Installation, next_release: Installation, rounds: int
 ) -> None:
