@@ -1,5 +1,6 @@
 """How the platform learns what contacts do with its messages: replies, bounces and complaints arrive as mail."""
 
+import re
 from collections.abc import Callable
 
 from handlers.mailroom.intake import Envelope, take_in
@@ -19,9 +20,8 @@ class Feedback:
         self._number = 0
 
     def reply(self, contact: str, sent: SentMessage) -> None:
-        own = f"<reply-{self._next()}@example.com>"
         answered = f"In-Reply-To: <{bare(sent)}>"
-        raw = message("Please call me", headers=answered, author=contact, message_id=own, subject="Re: Hello")
+        raw = message("Please call me", headers=answered, author=contact, subject="Re: Hello")
         self._receive(contact, "replied", sent, raw, contact)
 
     def bounce(self, contact: str, sent: SentMessage) -> None:
@@ -39,7 +39,9 @@ class Feedback:
     def _receive(self, contact: str, event: str, sent: SentMessage, raw: bytes, sender: str) -> None:
         """What contacts do with a text message or a call is reported by its provider."""
         if sent.message_id:
-            take_in(database(), raw, Envelope(sender=sender))
+            own = f"Message-ID: <feedback-{self._next()}@example.com>"  # two messages with the same one are one
+            unique = re.sub(rb"^Message-ID: \S+", own.encode(), raw, count=1, flags=re.MULTILINE | re.IGNORECASE)
+            take_in(database(), unique, Envelope(sender=sender))
         else:
             self._report(contact, event)
 
