@@ -19,7 +19,7 @@ CONNECTIONS = 8  # also the number of threads: a request waits for a thread with
 
 @click.command(
     help="Serve the web console and the HTTP API.\n\nAt CONSOLE_HOST and CONSOLE_PORT, until SIGTERM or Ctrl-C. "
-    "See docs/console.md and docs/http-api.md."
+    "See docs/how-to/console.md and docs/how-to/pull-workers.md."
 )
 @click.option("--api-only", is_flag=True, help="Serve only the HTTP API, /metrics and /health. Needs no password.")
 def command(api_only: bool) -> int:

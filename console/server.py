@@ -24,7 +24,7 @@ from mayfly.errors import CannotListen
 from mayfly.log import Log
 from mayfly.settings import Settings
 
-DESCRIPTION = "Enqueue, list, control and pull jobs. Explained in docs/http-api.md."
+DESCRIPTION = "Enqueue, list, control and pull jobs. Explained in docs/how-to/pull-workers.md."
 SHUTDOWN_SECONDS = 10  # that requests in progress may take after SIGTERM
 BACKLOG = 512  # of connections not yet accepted
 TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # from others X-Forwarded-For is ignored

@@ -162,7 +162,7 @@ def enqueue(
 ) -> int | None:
     """Enqueue one job and return its id, or the id of the job that already holds its `unique_key`.
 
-    Options are the fields of mayfly.queue.options.EnqueueOptions; see docs/enqueue.md.
+    Options are the fields of mayfly.queue.options.EnqueueOptions; see docs/reference/python.md.
 
     With `connection=` the job is part of the application's own transaction: it commits or rolls back with it,
     and nothing is committed or retried here. Inside a handler the job is buffered until the handler's own job is

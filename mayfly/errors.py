@@ -153,7 +153,7 @@ class ConnectionsUsedUp(DatabaseError):
 class SessionOptionsRefused(DatabaseError):
     sentence = (
         "PgBouncer refuses the startup parameter `options`, which has the settings of Mayfly's sessions. Add it to "
-        "ignore_startup_parameters in pgbouncer.ini, then run `mayfly doctor`; see docs/postgresql.md."
+        "ignore_startup_parameters in pgbouncer.ini and run `mayfly doctor`: docs/reference/settings.md#postgresql."
     )
 
 

@@ -120,7 +120,7 @@ def _usual_home() -> str:
 def cron() -> None:
     """Install, print or remove the cron entry of the dispatcher.
 
-    The entry uses the Python that runs this command. docs/cron.md explains each part of it.
+    The entry uses the Python that runs this command. docs/how-to/install-on-cron.md explains each part of it.
     """
 
 
@@ -240,7 +240,9 @@ def refuse_foreign(path: Path, home: str) -> None:
 
 def refuse_without_rights(options: CronOptions, verb: str) -> None:
     if not options.directory.is_dir():
-        raise MayflyError(f"{options.directory} does not exist: install cron, or see docs/cron.md for systemd.")
+        raise MayflyError(
+            f"{options.directory} does not exist: install cron; for systemd see docs/how-to/install-on-cron.md."
+        )
     if not os.access(options.directory, os.W_OK):
         raise MayflyError(f"Only root can write to {options.directory}: run `sudo {options.repeated(verb)}`.")
 
@@ -293,7 +295,7 @@ def warn_about_obstacles(path: Path, home: str) -> None:
         warn(f"Warning: cron ignores {path.name} until it belongs to root: chown root.")
     daemons = (process for process in psutil.process_iter(["name"]) if process.info["name"] in ("cron", "crond"))
     if path.parent == cron_file.DIRECTORY and not any(daemons):
-        warn("Warning: cron is not running on this host: start it, or see docs/cron.md for systemd.")
+        warn("Warning: cron is not running on this host: start it; for systemd see docs/how-to/install-on-cron.md.")
 
 
 def warn(line: str) -> None:

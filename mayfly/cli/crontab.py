@@ -77,7 +77,7 @@ def translate(text: str, source: CrontabSource) -> Translation:
 
 def _notes(name: str, value: str) -> Iterator[str]:
     if name == "MAILTO" and value:
-        yield "MAILTO has no effect: the output of a failed command is in its job. For mails see docs/alerts.md."
+        yield "MAILTO has no effect: the output of a failed command is in its job. See docs/how-to/monitor.md."
 
 
 def _schedule(line: str, number: int, source: CrontabSource, environment: Mapping[str, str], names: set[str]) -> str:

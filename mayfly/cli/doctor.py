@@ -418,7 +418,8 @@ def check_alerts(installation: Installation) -> Results:
             yield CheckResult(OK, f"{name} {receiver}")
     targets = latency_targets(settings)
     if targets and not (settings.has_alerts or settings.metrics_textfile):
-        text = f"LATENCY_TARGET is set for {', '.join(targets)}, but this host sends no alerts: see docs/alerts.md."
+        lanes = ", ".join(targets)
+        text = f"LATENCY_TARGET is set for {lanes}, but this host sends no alerts: see docs/how-to/monitor.md."
         yield CheckResult(WARNING, text)
 
 

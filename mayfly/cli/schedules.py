@@ -54,7 +54,7 @@ def _list(as_json: bool) -> int:
     if as_json:
         print_json({"schedules": list(map(facts, views)), "problems": list(map(str, found.problems))})
     else:
-        click.echo("\n\n".join(map(schedule_text, views)) or "No schedules. See docs/schedules.md.")
+        click.echo("\n\n".join(map(schedule_text, views)) or "No schedules. See docs/how-to/schedule.md.")
     for problem in found.problems:
         click.echo(str(problem), err=True)
     return exits.ERROR if found.problems else exits.SUCCESS
@@ -145,7 +145,7 @@ def import_(file: TextIO, system: bool) -> int:
 IMPORT_HEADING = """\
 # From a crontab, by `mayfly schedules import`. As under cron, a command that fails is not repeated: without
 # max_attempts=1 it would be. A command ends at the latest with its runner, after WORKER_TIMEOUT: give one that takes
-# longer a lane= whose timeout is longer, see docs/long-lanes.md. It starts in MAYFLY_HOME.
+# longer a lane= whose timeout is longer, see docs/how-to/long-jobs.md#long-lanes. It starts in MAYFLY_HOME.
 """
 
 

@@ -177,7 +177,7 @@ MAN_SECTIONS = {
         "64  wrong usage or settings"
     ),
     "ENVIRONMENT": "NO_COLOR disables colours. Every setting of `mayfly config` can be set as a variable.",
-    "SEE ALSO": "docs/operating.md, docs/settings.md and docs/cron.md of the distribution; crontab(5)",
+    "SEE ALSO": "docs/how-to/operate.md and docs/reference/settings.md of the distribution; crontab(5)",
 }
 
 

@@ -159,7 +159,7 @@ def batches_text(listed: Sequence[ListedBatch]) -> str:
         more = "+" if each.is_capped else ""
         figures = (f"{number}{more}" for number in (each.left, each.done, each.dead, each.cancelled))
         rows.append((each.batch, each.state, *figures, f"{each.since:%Y-%m-%d %H:%M:%S}"))
-    return table(rows) if rows[1:] else "No batches. See docs/batches.md."
+    return table(rows) if rows[1:] else "No batches. See docs/how-to/batches-and-chains.md."
 
 
 def limits_text(limits: Sequence[LimitView]) -> str:
@@ -181,7 +181,7 @@ def sources_text(sources: Sequence[SourceView]) -> str:
             continue
         oldest = "-" if each.wait_seconds is None else f"{format_duration(each.wait_seconds)} ago"
         rows.append((*known, str(each.pending), oldest, str(each.running), str(each.dead), ""))
-    return table(rows) if sources else "No sources. See docs/sources.md."
+    return table(rows) if sources else "No sources. See docs/how-to/sources.md."
 
 
 def paused_text(what: str, until: datetime | None) -> str:

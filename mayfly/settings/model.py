@@ -1,7 +1,7 @@
 """Every setting: its name, type, default, bounds and meaning.
 
 A new setting is one field here, with its meaning as the description. `scripts/docs reference` writes the tables of
-docs/settings.md from this module.
+docs/reference/settings.md from this module.
 """
 
 import socket
@@ -47,14 +47,17 @@ class LaneOnlyModel(BaseModel, frozen=True, extra="forbid", hide_input_in_errors
         None, "the pool of this lane; its cap limits the runners of all its lanes together"
     )
     external: t.Flag = setting(
-        False, "no runners are started; external workers [pull the jobs](http-api.md#workers-in-any-language)"
+        False,
+        "no runners are started; external workers [pull the jobs](../how-to/pull-workers.md#workers-in-any-language)",
     )
     latency_target: t.Duration | None = setting(
         None,
-        "maximum wait of a due job; above it, `GET /health` reports the lane and [an alert is sent](alerts.md)",
+        "maximum wait of a due job; above it, `GET /health` reports the lane and "
+        "[an alert is sent](../how-to/monitor.md)",
     )
     keep_successes: t.Flag = setting(
-        False, "successful attempts are [kept as failed ones are](operating.md#attempts), one row for each done job"
+        False,
+        "successful attempts are [kept as failed ones are](../how-to/operate.md#attempts), one row for each done job",
     )
     on_doubt: Annotated[Literal["hold", "resend"] | None, t.one_of("hold", "resend")] = setting(
         None,
@@ -72,8 +75,8 @@ class LaneModel(LaneOnlyModel):
     concurrency: t.Count | None = setting(None, "as above, for this lane")
     worker_timeout: t.Duration | None = setting(
         None,
-        "as above, for this lane; above DISPATCH_TIMEOUT it is a [long lane](long-lanes.md), whose "
-        "runners outlive their dispatcher",
+        "as above, for this lane; above DISPATCH_TIMEOUT it is a [long lane](../how-to/long-jobs.md#long-lanes), "
+        "whose runners outlive their dispatcher",
     )
     linger: Annotated[t.Number | None, t.seconds(0, t.MAX_LINGER)] = setting(None, "as above, for this lane")
     worker_memory: Annotated[int | None, t.size(32 * MIB), t.SIZE] = setting(None, "as above, for this lane")
@@ -117,7 +120,7 @@ class SettingsModel(BaseModel):
         1, "minimum number of runners for a lane with due jobs"
     )
     concurrency: t.Count = setting(
-        100, "maximum number of concurrent [`async def` or `threads=`](handlers.md#many-at-once) jobs per runner"
+        100, "maximum number of concurrent [`async def` or `threads=`](python.md#many-at-once) jobs per runner"
     )
     host_max_workers: Annotated[int, t.whole(1, 10_000), t.NUMBER] = setting(
         32, "maximum number of runners on this host, over all lanes"
@@ -129,7 +132,7 @@ class SettingsModel(BaseModel):
         t.Number, Field(gt=1, lt=60, title="a number of seconds above WORKER_TIMEOUT, below 60")
     ] = setting(55, "time after which the dispatcher terminates the remaining runners")
     linger: Annotated[t.Number, t.seconds(0, t.MAX_LINGER)] = setting(
-        0.0, "how long the dispatcher stays and [polls for new jobs](linger.md); 0 disables it"
+        0.0, "how long the dispatcher stays and [polls for new jobs](../how-to/low-latency.md); 0 disables it"
     )
     poll_interval: Annotated[t.Number, t.seconds(0.05, 5.0)] = setting(
         1.0, "longest time between two polls of a lane that lingers; while jobs arrive it is a fraction of it"
@@ -148,25 +151,30 @@ class SettingsModel(BaseModel):
         "modules with handlers; packages are searched recursively. `mayfly.toml` also takes a list. none: the "
         "package `handlers` of MAYFLY_HOME, if it has one",
     )
-    hooks_before: t.Functions = setting((), "functions [called before each job](hooks.md)")
-    hooks_after: t.Functions = setting((), "functions [called after each job](hooks.md), with its outcome")
-    hooks_on_dead: t.Functions = setting((), "functions [called for each dead job](hooks.md#on_dead)")
+    hooks_before: t.Functions = setting((), "functions [called before each job](../how-to/monitor.md#hooks)")
+    hooks_after: t.Functions = setting(
+        (), "functions [called after each job](../how-to/monitor.md#hooks), with its outcome"
+    )
+    hooks_on_dead: t.Functions = setting((), "functions [called for each dead job](../how-to/monitor.md#on_dead)")
     schedule_files: t.Paths = setting(
         tuple(map(Path, SCHEDULE_FILES)),
-        "files with [schedules](schedules.md); in a directory, every file is read. The default paths may be missing",
+        "files with [schedules](../how-to/schedule.md); in a directory, every file is read. "
+        "The default paths may be missing",
     )
     heartbeat_url: t.SecretUrl | None = setting(
-        None, "URL [requested at the start and the end of every cycle](alerts.md); a [secret](#secrets)"
+        None, "URL [requested at the start and the end of every cycle](../how-to/monitor.md); a [secret](#secrets)"
     )
     alert_webhook_url: t.SecretUrl | None = setting(
-        None, "URL [to which alerts are posted](alerts.md); a [secret](#secrets)"
+        None, "URL [to which alerts are posted](../how-to/monitor.md); a [secret](#secrets)"
     )
     alert_webhook_secret: t.WebhookSecret | None = setting(None, "key that signs these alerts; a [secret](#secrets)")
-    alert_mail_to: t.MailAddresses = setting((), "[recipients of alerts by mail](alerts.md#by-mail)")
+    alert_mail_to: t.MailAddresses = setting((), "[recipients of alerts by mail](../how-to/monitor.md#by-mail)")
     alert_mail_from: t.MailAddress | None = setting(None, "sender of these mails; none: mayfly@ and the host name")
     alert_smtp_url: t.SmtpUrl = setting(Secret("smtp://localhost:25"), "mail server; a [secret](#secrets)")
-    metrics_textfile: t.Textfile | None = setting(None, "file [written by every cycle](metrics.md#by-a-file)")
-    otlp_endpoint: t.Url | None = setting(None, "endpoint to which [traces](tracing.md) are sent")
+    metrics_textfile: t.Textfile | None = setting(
+        None, "file [written by every cycle](../how-to/monitor.md#by-a-file)"
+    )
+    otlp_endpoint: t.Url | None = setting(None, "endpoint to which [traces](../how-to/monitor.md#tracing) are sent")
     log_dir: t.Directory = setting(Path("logs"), "directory of `dispatcher.log`")
     log_group: t.Name | None = setting(
         None, "group that may read new logs: their mode is 0640 instead of 0600; see [Files](#files)"
@@ -183,7 +191,7 @@ class SettingsModel(BaseModel):
     host_name: t.HostName = Field(
         default_factory=lambda: socket.gethostname(),
         description="name of this host in the tables; dispatchers with different names count as different hosts. "
-        "In [Kubernetes](containers.md#the-name-of-the-host) the default is kubernetes",
+        "In [Kubernetes](../how-to/containers.md#the-name-of-the-host) the default is kubernetes",
     )
     spawn: Annotated[Literal["fork", "exec"], t.one_of("fork", "exec")] = setting(
         "fork", "fork runners from the dispatcher (3 ms each), or start a new interpreter for each (600 ms)"
@@ -198,7 +206,7 @@ class SettingsModel(BaseModel):
     )
     unknown_type_grace: t.Duration = setting(
         3600.0,
-        "how long jobs [of a type without a handler](handlers.md#unknown-types) wait for one; then they are dead",
+        "how long jobs [of a type without a handler](python.md#unknown-types) wait for one; then they are dead",
     )
     keep_done_days: t.Days = setting(7, "how long done jobs are kept")
     keep_cancelled_days: t.Days = setting(7, "how long cancelled jobs are kept")
@@ -208,7 +216,7 @@ class SettingsModel(BaseModel):
     keep_audit_days: t.Days = setting(365, "how long the records of manual actions are kept")
     console_host: t.HostName = setting(
         "127.0.0.1",
-        "address on which [`mayfly console`](http-api.md) listens; any but a loopback address "
+        "address on which [`mayfly console`](../how-to/pull-workers.md) listens; any but a loopback address "
         "requires `CONSOLE_TLS_PROXY`",
     )
     console_port: Annotated[int, t.whole(1, 65_535), t.NUMBER] = setting(8321, "port of the console")
@@ -221,12 +229,13 @@ class SettingsModel(BaseModel):
     console_body_limit: Annotated[int, t.size(KIB, 64 * MIB), t.SIZE] = setting(MIB, "maximum size of a request body")
     console_rate: Annotated[int, t.whole(1, 100_000), t.NUMBER] = setting(
         100,
-        "requests per second allowed per token, per [worker](http-api.md#workers-in-any-language) that uses a token, "
-        "and per address without a token",
+        "requests per second allowed per token, per "
+        "[worker](../how-to/pull-workers.md#workers-in-any-language) that uses a token, and per address "
+        "without one",
     )
     console_password_hash: t.PasswordHash | None = setting(
         None,
-        "password of the account `admin` of the [web console](console.md); without one, and without "
+        "password of the account `admin` of the [web console](../how-to/console.md); without one, and without "
         "`CONSOLE_ACCOUNTS`, the console only starts with `--api-only`; a [secret](#secrets)",
     )
     console_session: t.Duration = setting(43_200.0, "how long an inactive session stays logged in")
@@ -238,7 +247,7 @@ class SettingsModel(BaseModel):
     redact: t.FieldNames = setting(
         ("password", "secret", "token", "api_key", "authorization"),
         "fields of payloads, at any depth, that the web console shows as •••; their values are masked in the errors "
-        "of jobs in logs, alerts and [traces](tracing.md), too",
+        "of jobs in logs, alerts and [traces](../how-to/monitor.md#tracing), too",
     )
     health_dead_limit: Annotated[int, t.whole(0, 1_000_000), t.NUMBER] = setting(
         0, "number of jobs that may die within an hour before status and `GET /health` warn"

@@ -1,7 +1,7 @@
 """The types of settings: how each is parsed, and which values are allowed.
 
-The title of a type describes the allowed values, in errors ("must be …") and in docs/settings.md. A validator raises
-a ValueError without a message where the title is enough, and with one where it can be more specific.
+The title of a type describes the allowed values, in errors ("must be …") and in the docs. A validator
+raises a ValueError without a message where the title is enough, and with one where it can be more specific.
 """
 
 import re

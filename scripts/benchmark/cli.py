@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: measure, print a table, store the results, update docs/performance.md."""
+"""The command line of the benchmarks: measure, print a table, store the results, update the docs."""
 
 import os
 import platform
@@ -36,7 +36,7 @@ from tests.databases import Databases
 
 RESULTS = CHECKOUT / "bench" / "results" / "results.json"
 PLOT = CHECKOUT / "docs" / "images" / "lanes-cost.svg"
-PAGE, PAGE_RESULTS = CHECKOUT / "docs" / "performance.md", CHECKOUT / "docs" / "performance.json"
+PAGE, PAGE_RESULTS = CHECKOUT / "docs/reference/measurements.md", CHECKOUT / "docs/reference/measurements.json"
 BLOCK = re.compile(r"(<!-- results: written by scripts/bench --write-docs -->\n).*?(<!-- /results -->)", re.DOTALL)
 ORDER = [(benchmark, engine) for benchmark in BENCHMARKS for engine in ENGINES]
 BARE = "bare"
@@ -54,7 +54,7 @@ BARE = "bare"
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each benchmark.")
 @click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")
 @click.option("--list", "listing", is_flag=True, help="List the benchmarks and exit.")
-@click.option("--write-docs", "writing", is_flag=True, help="Update docs/performance.md from the results and exit.")
+@click.option("--write-docs", "writing", is_flag=True, help="Update docs/reference/measurements.md from results.")
 def command(
     only: tuple[str, ...], engine: tuple[str, ...], scale: float, times: int, against: str | None,
     listing: bool, writing: bool,
@@ -162,7 +162,7 @@ def write_docs() -> int:
     PAGE.write_text(filled_page(PAGE.read_text(), records))
     if any(each.benchmark == "lanes" for each in records):
         PLOT.write_text(lanes_plot(records))
-    click.echo("docs/performance.md is up to date.")
+    click.echo("docs/reference/measurements.md is up to date.")
     return exits.SUCCESS
 
 

@@ -8,7 +8,7 @@ from scripts.reference import cli, exit_codes, http_api, log_messages, settings,
 DOCS = Path(__file__).parents[2] / "docs"
 # Each returns the whole page; settings.md has paragraphs between its tables, which it keeps.
 PAGES: Mapping[str, Callable[[str], str]] = {
-    "settings.md": settings.page,
+    "reference/settings.md": settings.page,
     "reference/cli.md": cli.page,
     "reference/exit-codes.md": exit_codes.page,
     "reference/http-api.md": http_api.page,

@@ -11,7 +11,7 @@ HEAD = f"""# Command line
 
 {GENERATED}
 `mayfly VERB --help` prints the same. `mayfly completion` enables completion in bash, zsh and fish. Modules of
-HANDLERS may add verbs, see [handlers](../handlers.md). Exit codes are on [their own page](exit-codes.md).
+HANDLERS may add verbs, see [handlers](python.md#handlers). Exit codes are on [their own page](exit-codes.md).
 
 """
 

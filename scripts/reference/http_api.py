@@ -9,7 +9,7 @@ from scripts.reference.markdown import GENERATED, table
 HEAD = f"""# HTTP API
 
 {GENERATED}
-[HTTP API](../http-api.md) explains tokens, errors and workers. The server has this document as OpenAPI at
+[HTTP API](../how-to/pull-workers.md) explains tokens, errors and workers. The server has this document as OpenAPI at
 `/api/v1/openapi.json`. Errors are problem details (RFC 9457).
 
 """

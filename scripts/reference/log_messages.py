@@ -15,7 +15,7 @@ HEAD = f"""# Log messages
 {GENERATED}
 With `LOG_FORMAT=json` a line has `event`, the name in this table, and the fields. The text is that of
 `LOG_FORMAT=text`; words in braces are values, `…` and `3` stand for others.
-[Operating](../operating.md#log-messages) explains the messages that operators search for.
+[Operating](../how-to/operate.md#log-messages) explains the messages that operators search for.
 
 """
 SAMPLES = {

@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md, from the models of the settings."""
+"""The tables of docs/reference/settings.md, from the models of the settings."""
 
 from collections.abc import Mapping
 from tempfile import TemporaryDirectory

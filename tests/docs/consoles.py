@@ -13,6 +13,12 @@ def page_named(name: str) -> str:
     return (CHECKOUT / "docs" / name).read_text("utf-8")
 
 
+def section_named(name: str, title: str) -> str:
+    """A section of level 2 as if it were a page: its headings are one level higher."""
+    [text] = re.findall(rf"^## {title}\n.+?(?=^## |\Z)", page_named(name), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^#(#+ )", r"\1", str(text), flags=re.MULTILINE)
+
+
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.+?)^```$", page, flags=re.MULTILINE | re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""docs/alerts.md is correct: its settings load, its receiver verifies webhooks, its lines are those of the log."""
+"""Alerts in docs/how-to/monitor.md: settings load, the receiver verifies webhooks, lines are those of the log."""
 
 import json
 import re
@@ -14,12 +14,13 @@ from mayfly.log import render_text
 from mayfly.monitoring.alerts import MAX_ATTEMPTS_READ, Alert, AlertKind
 from mayfly.monitoring.channels import webhook_body
 from mayfly.settings import load
+from tests.docs.consoles import section_named
 from tests.factories import NOON
 from tests.process.installation import Installation
 from tests.receivers import http_receiver
 from tests.unit.dispatcher.test_summary import make_summary
 
-PAGE = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text("utf-8")
+PAGE = section_named("how-to/monitor.md", "Alerts")
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 

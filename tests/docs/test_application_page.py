@@ -1,4 +1,4 @@
-"""docs/application.md is correct: its files are an application outside of the checkout, in which jobs run."""
+"""docs/tutorial.md is correct: its files are an application outside of the checkout, in which jobs run."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from tests.docs.consoles import CHECKOUT, page_named
 from tests.process.installation import wait_until
 from tests.servers.private import free_port
 
-PAGE = page_named("application.md")
+PAGE = page_named("tutorial.md")
 PACKAGES = ("mayfly", "dispatcher", "runner", "console")
 RUN_SECONDS = 90.0
 

@@ -1,4 +1,4 @@
-"""docs/batches.md is correct: its examples run unchanged."""
+"""docs/how-to/batches-and-chains.md is correct: its examples run unchanged."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,10 @@ from mayfly.cli.jobs import batches as command
 from mayfly.log import render_text
 from mayfly.testing import drain, enqueued_jobs, using_database
 from mayfly.testing.database import prepare
+from tests.docs.consoles import page_named
 from tests.factories import NOON
 
-PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text("utf-8")
+PAGE = page_named("how-to/batches-and-chains.md")
 BATCH, CHAIN = re.findall(r"^```python\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/console.md is correct: its commands, screens, figures and pictures."""
+"""docs/how-to/console.md is correct: its commands, screens, figures and pictures."""
 
 import re
 import subprocess
@@ -16,8 +16,8 @@ from mayfly.settings.values import ROLES
 from tests.docs.consoles import CHECKOUT, blocks, page_named
 from tests.process.installation import Installation
 
-PAGE = page_named("console.md")
-PAGES = {"docs/console.md": PAGE, "README.md": (CHECKOUT / "README.md").read_text("utf-8")}
+PAGE = page_named("how-to/console.md")
+PAGES = {"docs/how-to/console.md": PAGE, "README.md": (CHECKOUT / "README.md").read_text("utf-8")}
 
 
 def rows_after(heading: str) -> list[str]:
@@ -81,7 +81,7 @@ def test_the_figures_equal_the_code() -> None:
 
 def test_every_named_setting_exists() -> None:
     """Every name in capitals that looks like one."""
-    settings = page_named("settings.md")
+    settings = page_named("reference/settings.md")
 
     for name in set(re.findall(r"\b(?:CONSOLE_[A-Z_]+|REDACT)\b", PAGE)):
         assert f"`{name}`" in settings, name

@@ -1,4 +1,4 @@
-"""docs/control.md is correct: its example runs unchanged, its words are those of `mayfly why`."""
+"""docs/how-to/operate.md is correct: its example runs unchanged, its words are those of `mayfly why`."""
 
 import re
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mayfly.admin import why
-from tests.docs.consoles import blocks, page_named, run_consoles
+from tests.docs.consoles import blocks, run_consoles, section_named
 from tests.process.installation import Installation
 
-PAGE = page_named("control.md")
+PAGE = section_named("how-to/operate.md", "Pause, cancel, explain")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/development.md is correct: its server runs with its files, and `mayfly dev` has the options of its table."""
+"""`mayfly dev` in docs/how-to/test-handlers.md: the server runs with the files, the table has the options."""
 
 import re
 import signal
@@ -12,11 +12,12 @@ import click
 import pytest
 
 from mayfly.cli.setup import dev
+from tests.docs.consoles import section_named
 from tests.docs.projects import files_of
 from tests.process.installation import Installation, wait_until
 from tests.servers.private import free_port
 
-PAGE = (Path(__file__).parents[2] / "docs/development.md").read_text("utf-8")
+PAGE = section_named("how-to/test-handlers.md", "Run jobs in development")
 
 
 @pytest.fixture

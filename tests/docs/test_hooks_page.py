@@ -1,4 +1,4 @@
-"""docs/hooks.md is correct: its example is installed and run, its lines are those of the log."""
+"""docs/how-to/monitor.md is correct: its example is installed and run, its lines are those of the log."""
 
 import json
 import re
@@ -13,10 +13,11 @@ from mayfly import log_messages
 from mayfly.log import render_text
 from mayfly.monitoring.hooks import MAX_ATTEMPTS
 from mayfly.queue.outcome import OutcomeKind
+from tests.docs.consoles import section_named
 from tests.factories import NOON
 from tests.process.installation import Installation
 
-PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text("utf-8")
+PAGE = section_named("how-to/monitor.md", "Hooks")
 
 
 def block(language: str) -> str:

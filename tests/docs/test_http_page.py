@@ -1,4 +1,4 @@
-"""docs/http-api.md is correct: its curl examples run in order, and its worker works."""
+"""docs/how-to/pull-workers.md is correct: its curl examples run in order, and its worker works."""
 
 import json
 import os
@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from mayfly.admin.auth import SCOPES
+from tests.docs.consoles import page_named
 from tests.process.console.api import Api
 from tests.process.installation import Installation, wait_until
 from tests.servers import program
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE = (CHECKOUT / "docs" / "http-api.md").read_text("utf-8")
-WORKER = CHECKOUT / "docs" / "worker.mjs"
+PAGE = page_named("how-to/pull-workers.md")
+WORKER = CHECKOUT / "docs" / "how-to" / "worker.mjs"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/limits.md is correct: its example runs, its listing is the output."""
+"""docs/how-to/limit.md is correct: its example runs, its listing is the output."""
 
 import re
 import sys
@@ -14,9 +14,10 @@ from mayfly.cli.text import limits_text
 from mayfly.client import current_app
 from mayfly.limits.limit import SPANS
 from mayfly.testing import drain, using_database
+from tests.docs.consoles import page_named
 from tests.factories import NOON
 
-PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+PAGE = page_named("how-to/limit.md")
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/long-jobs.md is correct: the tests of its example pass, its line is that of the log."""
+"""docs/how-to/long-jobs.md is correct: the tests of its example pass, its line is that of the log."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.factories import NOON, make_job
 
 pytest_plugins = ["pytester"]
 
-PAGE = page_named("long-jobs.md")
+PAGE = page_named("how-to/long-jobs.md")
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

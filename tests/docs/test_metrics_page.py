@@ -1,4 +1,4 @@
-"""docs/metrics.md is correct: its table has every metric, its rules are those that are shipped."""
+"""docs/how-to/monitor.md is correct: its table has every metric, its rules are those that are shipped."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,10 @@ from mayfly.monitoring.metrics import MetricValues, prometheus_text
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.settings import load
 from mayfly.stats.histograms import BOUNDS
+from tests.docs.consoles import section_named
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE = (CHECKOUT / "docs" / "metrics.md").read_text("utf-8")
+PAGE = section_named("how-to/monitor.md", "Metrics")
 RULES = (CHECKOUT / "cron.d" / "mayfly.rules.yml").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""docs/operating.md: its example works, command by command, and it names every command."""
+"""docs/how-to/operate.md: its example works, command by command, and it names every command."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from mayfly.cli import VERBS
 from tests.docs.consoles import blocks, page_named, run_consoles
 from tests.process.installation import Installation
 
-PAGE = page_named("operating.md")
-ELSEWHERE = {"enqueue", "migrate", "config", "doctor", "dev", "interrupt"}  # README, docs/enqueue.md, docs/cron.md
+PAGE = page_named("how-to/operate.md").partition("\n## Pause, cancel, explain\n")[0]
+ELSEWHERE = {"enqueue", "migrate", "config", "doctor", "dev", "interrupt"}  # README, and pages of their topics
 
 
 @pytest.fixture

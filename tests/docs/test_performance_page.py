@@ -1,4 +1,4 @@
-"""docs/performance.md shows measured figures only."""
+"""docs/reference/measurements.md shows measured figures only."""
 
 from scripts.benchmark.cli import PAGE, PAGE_RESULTS, filled_page
 from scripts.benchmark.figures import read_records

@@ -1,4 +1,4 @@
-"""docs/postgresql.md is correct: its table and statements are those of the code, and its URL keeps the schema."""
+"""PostgreSQL in docs/reference/settings.md: table and statements are those of the code, the URL keeps its schema."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ from sqlalchemy import make_url
 
 from mayfly.db.dialects.postgres import APPLICATION_NAME, SESSION_SETTINGS
 from tests.databases import Databases
-from tests.docs.consoles import blocks, page_named
+from tests.docs.consoles import blocks, section_named
 from tests.process.installation import Installation
 
-PAGE = page_named("postgresql.md")
+PAGE = section_named("reference/settings.md", "PostgreSQL")
 
 
 def test_the_table_has_the_settings_of_the_code() -> None:

@@ -36,7 +36,7 @@ def test_every_named_script_exists(page: Path) -> None:
 
 def test_the_monitoring_sql_runs(migrated_url: str) -> None:
     """Each statement under "SQL for monitoring" runs unchanged, on every database."""
-    page = (CHECKOUT / "docs" / "operating.md").read_text()
+    page = (CHECKOUT / "docs" / "how-to" / "operate.md").read_text()
     block = re.search(r"## SQL for monitoring\n+```sql\n(.*?)```", page, re.DOTALL)
     assert block
     statements = [each.strip() for each in block[1].split(";") if each.strip()]
@@ -50,8 +50,8 @@ def test_the_monitoring_sql_runs(migrated_url: str) -> None:
 
 
 def test_the_backoff_table_equals_the_code() -> None:
-    """docs/handlers.md shows the real delays, for the default and for a cap of 300."""
-    page = (CHECKOUT / "docs" / "handlers.md").read_text()
+    """docs/reference/python.md shows the real delays, for the default and for a cap of 300."""
+    page = (CHECKOUT / "docs" / "reference" / "python.md").read_text()
     rows = re.findall(r"^\| (?:default|`backoff_cap=300`)[^|]*\|(.*)\|$", page, re.MULTILINE)
     shown = [[int(cell) for cell in row.split("|")] for row in rows]
 

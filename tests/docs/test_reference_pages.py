@@ -30,6 +30,14 @@ def test_the_pages_name_everything() -> None:
         assert [column.name for column in table.columns if f"\n| `{column.name}`" not in chapter] == []
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    """Except the decision records, which their index lists."""
+    named = (CHECKOUT / "zensical.toml").read_text("utf-8")
+    pages = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
+
+    assert [each for each in pages if "decisions/0" not in each and f'"{each}"' not in named] == []
+
+
 def test_the_site_has_no_broken_link(tmp_path: Path) -> None:
     """Zensical aborts a strict build at each link to a page or heading that does not exist."""
     shutil.copytree(DOCS, tmp_path / "docs")

@@ -1,4 +1,4 @@
-"""docs/schedules.md is correct: its lines are schedules, its tables are computed, its commands exist."""
+"""docs/how-to/schedule.md is correct: its lines are schedules, its tables are computed, its commands exist."""
 
 import re
 import shlex
@@ -13,10 +13,11 @@ from mayfly.schedules.cron import due_times
 from mayfly.schedules.files import declared_text
 from mayfly.schedules.fire import KnownSchedule, decide
 from mayfly.schedules.parse import OPTIONS, ScheduleEntry, ScheduleProblem, parse_line, parse_text
+from tests.docs.consoles import page_named
 from tests.factories import NOON
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE = (CHECKOUT / "docs" / "schedules.md").read_text("utf-8")
+PAGE = page_named("how-to/schedule.md")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 

@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting, and its examples load."""
+"""docs/reference/settings.md has every setting, and its examples load."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 from mayfly.settings import load
 from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, variable_of
 from mayfly.settings.source_model import SourceModel
+from tests.docs.consoles import page_named
 
-PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
+PAGE = page_named("reference/settings.md").partition("\n## PostgreSQL\n")[0]
 
 
 def block_of(language: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/sources.md: its section loads, and its index is the one that `mayfly sources check` prints."""
+"""docs/how-to/sources.md: its section loads, and its index is the one that `mayfly sources check` prints."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from mayfly.queue.source_table import SourceTable
 from mayfly.settings import load
 from tests.docs.consoles import blocks, page_named
 
-PAGE = page_named("sources.md")
+PAGE = page_named("how-to/sources.md")
 
 
 def test_the_section_is_valid(tmp_path: Path) -> None:

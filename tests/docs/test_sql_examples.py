@@ -1,4 +1,4 @@
-"""docs/enqueue.md is correct: its SQL runs on the database it is for, and its Python runs unchanged."""
+"""docs/reference/python.md is correct: its SQL runs on the database it is for, and its Python runs unchanged."""
 
 import asyncio
 import re
@@ -26,10 +26,11 @@ from mayfly.errors import CommitUnknown, HandlerNotImported, KeyHeld
 from mayfly.queue.options import EnqueueOptions
 from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
+from tests.docs.consoles import section_named
 from tests.sqlalchemy_engines import run
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "enqueue.md").read_text("utf-8")
+PAGE = section_named("reference/python.md", "Enqueue")
 
 HEADINGS = {
     "sqlite": "SQLite",
@@ -119,6 +120,7 @@ DJANGO = """
 import django
 import mayfly
 from django.conf import settings
+from tests.docs.consoles import section_named
 
 settings.configure(DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}}})
 django.setup()

@@ -1,4 +1,4 @@
-"""docs/testing.md is correct: the tests of its example pass."""
+"""docs/how-to/test-handlers.md is correct: the tests of its example pass."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ from tests.docs.projects import files_of, run_project
 
 pytest_plugins = ["pytester"]
 
-PAGE = page_named("testing.md")
+PAGE = page_named("how-to/test-handlers.md").partition("\n## Run jobs in development\n")[0]
 FILES = files_of(PAGE)
 
 

@@ -1,12 +1,13 @@
-"""docs/tracing.md is correct: its setting loads, its attributes are those of the spans."""
+"""docs/how-to/monitor.md is correct: its setting loads, its attributes are those of the spans."""
 
 import re
 from pathlib import Path
 
 from mayfly.settings import load
+from tests.docs.consoles import section_named
 
 CHECKOUT = Path(__file__).parents[2]
-PAGE = (CHECKOUT / "docs" / "tracing.md").read_text("utf-8")
+PAGE = section_named("how-to/monitor.md", "Tracing")
 
 
 def test_the_setting_loads(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_list_without_batches_is_no_error(embedded: Installation) -> None:
     """It prints that there are none."""
     ran = embedded.run("mayfly", "batches")
 
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "No batches. See docs/batches.md.\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "No batches. See docs/how-to/batches-and-chains.md.\n", "")
 
 
 def leave_unsealed(installation: Installation, children: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""Behind a real PgBouncer in transaction mode, configured as docs/postgresql.md says."""
+"""Behind a real PgBouncer in transaction mode, configured as docs/reference/settings.md#postgresql says."""
 
 import multiprocessing
 import re
@@ -13,7 +13,7 @@ from mayfly.db.dialects.postgres import SESSION_SETTINGS
 from mayfly.errors import SessionOptionsRefused
 from mayfly.schema.migrations import PackageTables, migrate
 from tests.databases import Databases
-from tests.docs.consoles import blocks, page_named
+from tests.docs.consoles import blocks, section_named
 from tests.process.installation import DEADLINE_SECONDS, Installation
 from tests.servers import PrivateServer
 
@@ -28,7 +28,7 @@ def upgrade():
     op.execute("CREATE TABLE seen AS SELECT name, setting FROM pg_settings WHERE name IN ('{}')")
 """.format("', '".join(TIMEOUTS))
 FORK = multiprocessing.get_context("fork")
-[INI] = blocks(page_named("postgresql.md"), "ini")
+[INI] = blocks(section_named("reference/settings.md", "PostgreSQL"), "ini")
 SETTINGS = dict(re.findall(r"^(\w+) = (.+)$", INI, flags=re.MULTILINE))
 
 
@@ -94,7 +94,7 @@ def test_doctor_prints_the_missing_settings(
     after = installation.run("mayfly", "doctor")
 
     assert "PgBouncer does not pass on these settings" in before.stdout
-    [documented] = blocks(page_named("postgresql.md"), "sql")
+    [documented] = blocks(section_named("reference/settings.md", "PostgreSQL"), "sql")
     database = make_url(installation.url).database
     assert [each.replace(str(database), "app") for each in statements] == documented.splitlines()
     assert "PgBouncer" not in after.stdout

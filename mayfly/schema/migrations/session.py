@@ -20,8 +20,8 @@ from mayfly.settings.values import mask_password
 # A statement that waits for the lock of a table lets everything else wait behind it: it gives up soon.
 LOCK_TIMEOUT_SECONDS = 2
 RETRY_SECONDS = (1.0, 3.0)  # until the next attempt
-# The role may have other timeouts, see docs/postgresql.md. Also as options of the session, since a statement outside
-# of a transaction has no SET LOCAL.
+# The role may have other timeouts, see docs/reference/settings.md#postgresql. Also as options of the session, since a
+# statement outside of a transaction has no SET LOCAL.
 POSTGRES_OPTIONS = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 POSTGRES_TRANSACTION = (
     "SET LOCAL statement_timeout = 0",

@@ -294,7 +294,7 @@ def test_a_missing_directory_is_an_error_message(tmp_path: Path, home: Path) -> 
     refused = install(tmp_path / "none", home)
 
     assert refused.returncode == 1
-    assert "docs/cron.md" in refused.stderr
+    assert "docs/how-to/install-on-cron.md" in refused.stderr
 
 
 def test_missing_rights_are_an_error_message(directory: Path, home: Path) -> None:
@@ -410,10 +410,10 @@ def test_the_example_equals_the_installed_entry() -> None:
 
 
 def test_the_docs_show_the_current_entry() -> None:
-    """docs/cron.md explains the line of cron.d/mayfly."""
+    """docs/how-to/install-on-cron.md explains the line of cron.d/mayfly."""
     entry = active_lines((CHECKOUT / "cron.d/mayfly").read_text())[-1]
 
-    assert entry in (CHECKOUT / "docs/cron.md").read_text()
+    assert entry in (CHECKOUT / "docs/how-to/install-on-cron.md").read_text()
 
 
 def active_lines(text: str) -> list[str]:

@@ -187,7 +187,7 @@ def test_mail_has_no_equivalent() -> None:
     found = translate('MAILTO=""\nMAILTO=ops@example.com\n* * * * * a\n', SOURCE)
 
     assert found.notes == [
-        "Line 2: MAILTO has no effect: the output of a failed command is in its job. For mails see docs/alerts.md."
+        "Line 2: MAILTO has no effect: the output of a failed command is in its job. See docs/how-to/monitor.md."
     ]
     assert command_of("* * * * * a", "MAILTO=ops@example.com\n") == "a"
 

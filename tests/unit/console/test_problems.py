@@ -8,11 +8,11 @@ import pytest
 
 from console.problems import CODES, ERRORS, PROBLEM_TYPE, json_problem, schemas
 
-PAGE = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "pull-workers.md").read_text("utf-8")
 
 
 def test_the_docs_list_every_code_with_its_status() -> None:
-    """The table in docs/http-api.md has the default code of each status, and the specific ones."""
+    """The table in docs/how-to/pull-workers.md has the default code of each status, and the specific ones."""
     section = PAGE.partition("| status | codes |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.+?) \|$", section, flags=re.MULTILINE)
     documented = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
