@@ -3,6 +3,7 @@
 from mayfly.process import exits
 from scripts.reference.markdown import GENERATED, table
 
+PROGRAMS = ("dispatcher", "runner", "mayfly")
 MEANINGS = {
     exits.SUCCESS: (
         "idle, or every runner exited with 0; also a cycle that was skipped because the last one holds the lock",
@@ -19,11 +20,15 @@ MEANINGS = {
         "a job was interrupted at the end of the runner's time after it had run for at least 1 s",
         "`status`: no host has started a cycle for three minutes",
     ),
-    exits.USAGE: ("invalid options or settings", "the same", "the same"),
+    exits.USAGE: ("invalid options or settings",) * len(PROGRAMS),
 }
 
 
 def page(_current: str) -> str:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and type(value) is int}
-    rows = [(f"`{code}`", *MEANINGS[code]) for code in sorted(codes)]
-    return f"# Exit codes\n\n{GENERATED}\n{table(('code', 'dispatcher', 'runner', '`mayfly …`'), rows)}"
+    return f"# Exit codes\n\n{GENERATED}" + "".join(map(_chapter, range(len(PROGRAMS))))
+
+
+def _chapter(column: int) -> str:
+    codes = sorted({value for name, value in vars(exits).items() if name.isupper() and type(value) is int})
+    rows = [(f"`{code}`", MEANINGS[code][column]) for code in codes]
+    return f"\n## {PROGRAMS[column]}\n\n{table(('code', 'meaning'), rows)}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from console.server import openapi_document
-from scripts.reference.markdown import GENERATED, table
+from scripts.reference.markdown import GENERATED, paragraph, table
 
 HEAD = f"""# HTTP API
 
@@ -51,7 +51,7 @@ def _parts(operation: Schema) -> Iterator[str]:
     answers = [(status, found) for status, found in responses if _body(found) != PROBLEM]
     yield table(("status", "body", ""), [(f"`{status}`", _body(found), _meaning(found)) for status, found in answers])
     if errors := [f"`{status}` {_meaning(found).lower()}" for status, found in responses if _body(found) == PROBLEM]:
-        yield f"Errors: {', '.join(errors)}.\n"
+        yield paragraph(f"Errors: {', '.join(errors)}.") + "\n"
 
 
 def _meaning(response: Schema) -> str:

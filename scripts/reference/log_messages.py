@@ -30,7 +30,7 @@ SIZES = {"memory": 512 << 20, "limit": 256 << 20}  # in bytes, shown in MB
 
 
 def page(_current: str) -> str:
-    return HEAD + table(("event", "level", "text", "fields"), rows())
+    return HEAD + table(("event", "level", "fields", "text"), rows())
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
@@ -38,14 +38,14 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
     for name, value in vars(log_messages).items():
         if isinstance(value, Phrase):
             names = value.field_names
-            yield f"`{name}`", value.level, f"`{_template(value.text)}`", ", ".join(names)
+            yield f"`{name}`", value.level, ", ".join(names), f"`{_template(value.text)}`"
         elif (
             inspect.isfunction(value)
             and not name.startswith("_")
             and get_type_hints(value).get("return") is LogMessage
         ):
             message = _sample(value)
-            yield f"`{name}`", message.level, f"`{message.text}`", ", ".join(message.fields)
+            yield f"`{name}`", message.level, ", ".join(message.fields), f"`{message.text}`"
 
 
 def _template(text: str) -> str:

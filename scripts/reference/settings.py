@@ -21,7 +21,7 @@ def page(current: str) -> str:
     for name, (head, *rows) in tables.items():
         start, end = f"<!-- {name}: written by scripts/docs reference -->\n", f"<!-- end of {name} -->"
         before, rest = current.split(start)
-        current = f"{before}{start}{table(head, rows)}{end}{rest.split(end)[1]}"
+        current = f"{before}{start}\n{table(head, rows)}\n{end}{rest.split(end)[1]}"
     return current
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import psycopg
 
 from mayfly.schema.column_types import utc_now
 from mayfly.schema.metadata import metadata
-from scripts.reference.markdown import GENERATED, table
+from scripts.reference.markdown import GENERATED, paragraph, table
 
 HEAD = f"""# Tables
 
@@ -33,7 +33,7 @@ def _chapter(described: Table) -> str:
         for column in described.columns
     ]
     columns = table(("column", "type", "default", "meaning"), rows)
-    return f"\n## {described.name}\n\n{described.info['meaning']}\n\n{columns}"
+    return f"\n## {described.name}\n\n{paragraph(described.info['meaning'])}\n\n{columns}"
 
 
 def _type(column: Column[Any]) -> str:

@@ -18,10 +18,10 @@ def block_of(language: str) -> str:
 
 
 def test_the_tables_have_every_setting() -> None:
-    """With its meaning; so no table has lost its marks."""
+    """With its meaning; so no table or list has lost its marks."""
     names = [variable_of((name,)) for name in SettingsModel.model_fields]
     for name in (*names, *LaneModel.model_fields, *AccountModel.model_fields, *SourceModel.model_fields):
-        assert f"\n| `{name}` |" in PAGE
+        assert re.search(rf"^(- |\| )`{name}` ", PAGE, re.MULTILINE), name
     for model in (SettingsModel, LaneModel, AccountModel, SourceModel):
         assert all(field.description for field in model.model_fields.values())
 

@@ -13,22 +13,25 @@ from tests.process.installation import CHECKOUT
 
 HANDLERS = CHECKOUT / "handlers"
 MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
+TYPES = {"mail": "email", "outreach": "outreach"}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_example_is_a_valid_payload(name: str) -> None:
     """As written in shell quotes."""
-    [payload] = re.findall(r"^mayfly enqueue \w+ '(.+)'$", page(name), flags=re.MULTILINE)
+    [payload] = re.findall(
+        rf"^mayfly enqueue send_{TYPES[name]} '(.+?)'$", page(name), flags=re.MULTILINE | re.DOTALL
+    )
 
     assert isinstance(MODELS[name].model_validate(json.loads(payload)), BaseModel)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_first_table_has_every_field(name: str) -> None:
+def test_the_first_list_has_every_field(name: str) -> None:
     """And no other."""
-    table = page(name).split("| field | meaning |")[1].split("\n\n")[0]
-    rows = re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)
-    fields = {field for row in rows for field in re.findall(r"`(\w+)`", row)}
+    entries = page(name).split("\n\n- ")[1].split("\n\n")[0]
+    named = re.findall(r"^(?:- )?((?:`\w+`(?:, )?)+): ", entries, flags=re.MULTILINE)
+    fields = {field for names in named for field in re.findall(r"`(\w+)`", names)}
 
     assert fields == set(MODELS[name].model_fields)
 
