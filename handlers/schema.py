@@ -4,12 +4,13 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, Text
+from sqlalchemy import JSON, BigInteger, Column, DateTime, Dialect, Integer, MetaData, String, Text
 from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
 from mayfly import utc_from_driver
 
+MAX_TENANT_LENGTH = 64
 MYSQL = ("mysql", "mariadb")  # SQLAlchemy has two names for it
 
 metadata = MetaData()
@@ -41,3 +42,8 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | str | None, _dialect: Dialect) -> datetime | None:
         return None if value is None else utc_from_driver(value)
+
+
+def tenant_column(primary_key: bool = False) -> Column[str]:
+    """Of rows that belong to a tenant. An application with one tenant leaves it out: it is `default`."""
+    return Column("tenant_id", String(MAX_TENANT_LENGTH), nullable=False, primary_key=primary_key)

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from handlers.boards.tables import BoardMember, BoardRow, find_board, mark_closed, members_after
 from handlers.mail.bulk import LANE, LOW_PRIORITY, UnsubscribeLinks
 from handlers.mail.payloads import is_address
+from handlers.payloads import DEFAULT_TENANT
 from handlers.suppressions import canonical, suppressed
 from mayfly import Dead, Job, enqueue_many
 
@@ -39,7 +40,7 @@ def notify_members(job: Job, board: BoardRow, event: str, at: datetime) -> dict[
     state = {"after": 0, "mailed": 0, "suppressed": 0, **(job.state or {})}
     while members := members_after(job, board.id, state["after"], PAGE_SIZE):
         reachable = [each for each in members if each.joined_at <= at and is_address(each.email)]
-        stopped = suppressed(job, [canonical(each.email) for each in reachable])
+        stopped = suppressed(job, DEFAULT_TENANT, [canonical(each.email) for each in reachable])
         wanted = [each for each in reachable if canonical(each.email) not in stopped]
         enqueue_many(_message(board, event, at, each, links.link_for(each.email)) for each in wanted)
         skipped = state["suppressed"] + len(reachable) - len(wanted)

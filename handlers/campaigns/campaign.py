@@ -24,6 +24,7 @@ from handlers.campaigns.tables import (
 )
 from handlers.mail.bulk import UnsubscribeLinks
 from handlers.mail.tables import templates
+from handlers.payloads import DEFAULT_TENANT
 from handlers.scope import Scope
 from mayfly import BusinessHours, Cancel, Dead, MayflyError, enqueue, setting
 
@@ -48,6 +49,7 @@ class BadLaunchDelay(MayflyError):
 @dataclass(frozen=True)
 class Campaign:
     id: int
+    tenant_id: str
     name: str
     status: str
     hours: BusinessHours  # in the campaign's own zone
@@ -90,6 +92,7 @@ def messages_group(campaign_id: int, run: int) -> str:
 
 CAMPAIGN = select(campaigns).where(campaigns.c.id == bindparam("campaign_id"))
 LOCKED_CAMPAIGN = CAMPAIGN.with_for_update()
+SAME_COLUMNS = ("id", "tenant_id", "name", "status", "per_slot", "run", "launch_at", "started_at")
 
 
 def load_campaign(connection: Connection, campaign_id: int, lock: bool = False) -> Campaign:
@@ -98,8 +101,8 @@ def load_campaign(connection: Connection, campaign_id: int, lock: bool = False) 
     return _campaign(connection.execute(query, {"campaign_id": campaign_id}).mappings().first(), campaign_id)
 
 
-def find_campaign(connection: Connection, name: str, lock: bool = False) -> Campaign:
-    query = select(campaigns).where(campaigns.c.name == name)
+def find_campaign(connection: Connection, tenant_id: str, name: str, lock: bool = False) -> Campaign:
+    query = select(campaigns).where(campaigns.c.tenant_id == tenant_id, campaigns.c.name == name)
     return _campaign(connection.execute(query.with_for_update() if lock else query).mappings().first(), name)
 
 
@@ -107,7 +110,7 @@ def _campaign(row: RowMapping | None, wanted: object) -> Campaign:
     if row is None:
         raise UnknownCampaign(wanted)
     hours = BusinessHours.parse(row["zone"], row["hours"], row["weekdays"], row["holidays"] or ())
-    same = {name: row[name] for name in ("id", "name", "status", "per_slot", "run", "launch_at", "started_at")}
+    same = {name: row[name] for name in SAME_COLUMNS}
     return Campaign(hours=hours, slot=timedelta(seconds=row["slot_seconds"]), **same)
 
 
@@ -136,12 +139,12 @@ def _with_days(rows: Sequence[RowMapping]) -> Iterator[CampaignStep]:
 # --- actions ----------------------------------------------------------------------------------------------
 
 
-def launch(scope: Scope, name: str) -> datetime:
+def launch(scope: Scope, name: str, tenant_id: str = DEFAULT_TENANT) -> datetime:
     """Returns when its contacts are enrolled: until then a launch can be cancelled and nothing has happened."""
     launch_at = scope.now + launch_delay()
 
     def work(connection: Connection) -> None:
-        campaign = _in_status(connection, name, "launched", DRAFT)
+        campaign = _in_status(connection, tenant_id, name, "launched", DRAFT)
         problems = list(_launch_problems(connection, campaign))
         if problems:
             raise CampaignRefused(campaign, "launched", "; ".join(problems))
@@ -152,33 +155,33 @@ def launch(scope: Scope, name: str) -> datetime:
     return launch_at
 
 
-def pause(scope: Scope, name: str) -> None:
+def pause(scope: Scope, name: str, tenant_id: str = DEFAULT_TENANT) -> None:
     """Messages that are not handed over yet are cancelled; `resume` plans them again."""
 
     def work(connection: Connection) -> None:
-        campaign = _in_status(connection, name, "paused", ACTIVE)
+        campaign = _in_status(connection, tenant_id, name, "paused", ACTIVE)
         _set(connection, campaign, status=PAUSED)
         _enqueue_cancel(connection, campaign)
 
     scope.write(work)
 
 
-def cancel(scope: Scope, name: str) -> None:
+def cancel(scope: Scope, name: str, tenant_id: str = DEFAULT_TENANT) -> None:
     """For good: nothing more is sent."""
 
     def work(connection: Connection) -> None:
-        campaign = _in_status(connection, name, "cancelled", DRAFT, ACTIVE, PAUSED)
+        campaign = _in_status(connection, tenant_id, name, "cancelled", DRAFT, ACTIVE, PAUSED)
         _set(connection, campaign, status=CANCELLED, ended_at=scope.now)
         _enqueue_cancel(connection, campaign)
 
     scope.write(work)
 
 
-def resume(scope: Scope, name: str) -> None:
+def resume(scope: Scope, name: str, tenant_id: str = DEFAULT_TENANT) -> None:
     """Plan all messages again that were not sent, from now on."""
 
     def work(connection: Connection) -> None:
-        campaign = _in_status(connection, name, "resumed", PAUSED)
+        campaign = _in_status(connection, tenant_id, name, "resumed", PAUSED)
         cancel_open(connection, campaign, PAUSED)  # those that cancel_active_step has not reached yet
         _set(connection, campaign, status=ACTIVE, run=campaign.run + 1)
         if campaign.started_at is None:
@@ -230,8 +233,8 @@ def launch_delay() -> timedelta:
     return timedelta(seconds=int(text))
 
 
-def _in_status(connection: Connection, name: str, verb: str, *allowed: str) -> Campaign:
-    campaign = find_campaign(connection, name, lock=True)
+def _in_status(connection: Connection, tenant_id: str, name: str, verb: str, *allowed: str) -> Campaign:
+    campaign = find_campaign(connection, tenant_id, name, lock=True)
     if campaign.status not in allowed:
         raise CampaignRefused(campaign, verb, f"it is {campaign.status}, not {' or '.join(allowed)}")
     return campaign
@@ -253,11 +256,12 @@ def _launch_problems(connection: Connection, campaign: Campaign) -> Iterator[str
     groups = select(func.count()).where(campaign_lead_groups.c.campaign_id == campaign.id)
     if not connection.scalar(groups):
         yield "it has no lead groups; add rows to app_campaign_lead_groups"
-    wanted = {step.template_key for step in found}
-    known = set(connection.scalars(select(templates.c.template_key).where(templates.c.template_key.in_(wanted))))
-    for key in sorted(wanted - known):
+    tenant_id, wanted = campaign.tenant_id, {step.template_key for step in found}
+    t, a = templates.c, sender_accounts.c
+    stored = select(t.template_key).where(t.tenant_id == tenant_id, t.template_key.in_(wanted))
+    for key in sorted(wanted - set(connection.scalars(stored))):
         yield f"there is no template {key!r} in app_templates"
-    providers = connection.scalars(select(sender_accounts.c.provider).distinct())
+    providers = connection.scalars(select(a.provider).where(a.tenant_id == tenant_id).distinct())
     served = {channel for provider in providers for channel in CHANNELS_OF[provider]}
     for channel in sorted({step.channel for step in found} - served):
         yield f"no row of app_sender_accounts can send {channel}"

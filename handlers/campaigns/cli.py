@@ -14,11 +14,13 @@ from handlers.campaigns.preview import PreviewLine
 from handlers.campaigns.preview import preview as preview_lines
 from handlers.campaigns.tables import campaigns as campaigns_table
 from handlers.campaigns.tables import executions, sender_accounts
+from handlers.payloads import DEFAULT_TENANT
 from handlers.scope import Scope
 from mayfly import database
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 name_argument = click.argument("name")
+tenant_option = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Owner of the campaign.")
 PREVIEW_ROWS = 20
 
 
@@ -32,66 +34,72 @@ def campaigns() -> None:
 def list_campaigns(as_json: bool) -> None:
     """List campaigns with their status and messages."""
     rows = database().read(_overview)
-    lines = [f"{row['name']:<30} {row['status']:<10} {_figures_text(row['figures'])}".rstrip() for row in rows]
+    lines = [f"{_full_name(row):<30} {row['status']:<10} {_figures_text(row['figures'])}".rstrip() for row in rows]
     _print(rows, as_json, "\n".join(lines) or "There are no campaigns.")
 
 
 @campaigns.command()
 @name_argument
+@tenant_option
 @json_option
-def show(name: str, as_json: bool) -> None:
+def show(name: str, tenant: str, as_json: bool) -> None:
     """Show the steps, figures and senders of a campaign."""
-    facts = database().read(lambda connection: _facts(connection, find_campaign(connection, name)))
+    facts = database().read(lambda connection: _facts(connection, find_campaign(connection, tenant, name)))
     _print(facts, as_json, _facts_text(facts))
 
 
 @campaigns.command()
 @name_argument
-def launch(name: str) -> None:
+@tenant_option
+def launch(name: str, tenant: str) -> None:
     """Launch a draft; cancel it within the delay if needed."""
-    launch_at = actions.launch(database(), name)
+    launch_at = actions.launch(database(), name, tenant)
     click.echo(f"Campaign {name} starts at {launch_at:%Y-%m-%d %H:%M:%S} UTC.")
 
 
 @campaigns.command()
 @name_argument
-def pause(name: str) -> None:
+@tenant_option
+def pause(name: str, tenant: str) -> None:
     """Pause: cancel messages that are not handed over."""
-    _act(actions.pause, name, "paused: pending messages are cancelled within one cycle")
+    _act(actions.pause, name, tenant, "paused: pending messages are cancelled within one cycle")
 
 
 @campaigns.command()
 @name_argument
-def resume(name: str) -> None:
+@tenant_option
+def resume(name: str, tenant: str) -> None:
     """Resume: plan unsent messages again from now on."""
-    _act(actions.resume, name, "resumed: unsent messages are planned again")
+    _act(actions.resume, name, tenant, "resumed: unsent messages are planned again")
 
 
 @campaigns.command()
 @name_argument
+@tenant_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
-def cancel(name: str, yes: bool) -> None:
+def cancel(name: str, tenant: str, yes: bool) -> None:
     """Cancel for good: nothing more is sent."""
     if not yes:
         click.confirm(f"Cancel the campaign {name}? It cannot be resumed.", abort=True)
-    _act(actions.cancel, name, "cancelled")
+    _act(actions.cancel, name, tenant, "cancelled")
 
 
 @campaigns.command()
 @name_argument
+@tenant_option
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of rows  [default: 20, all with --json]")
 @json_option
-def preview(name: str, limit: int | None, as_json: bool) -> None:
+def preview(name: str, tenant: str, limit: int | None, as_json: bool) -> None:
     """Show who would get what and when; writes nothing."""
-    lines = preview_lines(database(), name)
+    lines = preview_lines(database(), name, tenant)
     shown = lines[: limit or (len(lines) if as_json else PREVIEW_ROWS)]
     rest = [f"and {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
     text = [*map(_preview_text, shown), *rest, _summary(lines)]
     _print([_preview_facts(each) for each in shown], as_json, "\n".join(text))
 
 
-def _act(action: Callable[[Scope, str], None], name: str, text: str) -> None:
-    action(database(), name)
+def _act(action: Callable[[Scope, str, str], None], name: str, tenant: str, text: str) -> None:
+    action(database(), name, tenant)
     click.echo(f"Campaign {name} {text}.")
 
 
@@ -104,9 +112,11 @@ def _print(facts: object, as_json: bool, text: str) -> None:
 
 def _overview(connection: Connection) -> list[dict[str, Any]]:
     c = campaigns_table.c
-    rows = connection.execute(select(c.id, c.name, c.status).order_by(c.id)).all()
+    rows = connection.execute(select(c.id, c.tenant_id, c.name, c.status).order_by(c.id)).all()
     return [
-        {"name": row.name, "status": row.status, "figures": figures_of(connection, row.id)} for row in rows
+        {"tenant_id": row.tenant_id, "name": row.name, "status": row.status,
+         "figures": figures_of(connection, row.id)}
+        for row in rows
     ]  # fmt: skip
 
 
@@ -125,12 +135,13 @@ def _facts(connection: Connection, campaign: Campaign) -> dict[str, Any]:
     return {
         "name": campaign.name, "status": campaign.status, "launch_at": _time(campaign.launch_at),
         "started_at": _time(campaign.started_at), "figures": figures_of(connection, campaign.id), "steps": found,
-        "senders": _senders(connection),
+        "senders": _senders(connection, campaign.tenant_id),
     }  # fmt: skip
 
 
-def _senders(connection: Connection) -> list[dict[str, Any]]:
-    rows = connection.execute(select(sender_accounts).order_by(sender_accounts.c.id)).all()
+def _senders(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
+    a = sender_accounts.c
+    rows = connection.execute(select(sender_accounts).where(a.tenant_id == tenant_id).order_by(a.id)).all()
     return [
         {
             "name": row.name, "provider": row.provider, "limit": row.current_limit, "health": row.health,
@@ -173,6 +184,10 @@ def _summary(lines: Sequence[PreviewLine]) -> str:
     last = max((each.at for each in lines if each.at is not None), default=None)
     until = f", the last one at {last:%Y-%m-%d %H:%M} UTC" if last else ""
     return f"{sent} messages to {len({each.contact_id for each in lines if each.at})} contacts{until}."
+
+
+def _full_name(row: dict[str, Any]) -> str:
+    return str(row["name"]) if row["tenant_id"] == DEFAULT_TENANT else f"{row['name']} ({row['tenant_id']})"
 
 
 def _time(at: Any) -> str | None:

@@ -9,8 +9,7 @@ from handlers.campaigns.enrolment import canonical_number
 from handlers.campaigns.payloads import ContactEvent
 from handlers.campaigns.senders import count_problem
 from handlers.campaigns.tables import PLANNED, SENT, SKIPPED, contacts, enrolments, executions
-from handlers.suppressions import BOUNCED, canonical, suppressions
-from handlers.upsert import insert_missing
+from handlers.suppressions import BOUNCED, canonical, suppress_on
 from mayfly import Job
 
 REPLIED, COMPLAINED = "replied", "complained"
@@ -21,14 +20,15 @@ def record_event(job: Job, event: ContactEvent) -> dict[str, int]:
     """Returns the number of contacts with this address. A repeated event changes nothing."""
     now = job.now
     key = canonical(event.address) if "@" in event.address else canonical_number(event.address) or event.address
-    return {"contacts": job.write(lambda connection: _record(connection, key, event.event, now))}
+    return {"contacts": job.write(lambda connection: _record(connection, event.tenant_id, key, event.event, now))}
 
 
-def _record(connection: Connection, key: str, event: str, now: datetime) -> int:
+def _record(connection: Connection, tenant_id: str, key: str, event: str, now: datetime) -> int:
     if event != REPLIED:
-        row = {"address": key, "reason": event, "detail": None, "created_at": now}
-        insert_missing(connection, suppressions, row)
-    ids = list(connection.scalars(select(contacts.c.id).where(or_(contacts.c.email == key, contacts.c.phone == key))))
+        suppress_on(connection, tenant_id, key, event, now)
+    c = contacts.c
+    with_key = select(c.id).where(c.tenant_id == tenant_id, or_(c.email == key, c.phone == key))
+    ids = list(connection.scalars(with_key))
     if event == REPLIED and ids:
         new = update(contacts).where(contacts.c.id.in_(ids), contacts.c.replied_at.is_(None))
         connection.execute(new.values(replied_at=now))

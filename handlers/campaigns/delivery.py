@@ -68,7 +68,12 @@ TARGET: Select[Any] = (
             enrolments.c.campaign_id == executions.c.campaign_id, enrolments.c.contact_id == executions.c.contact_id
         ),
     )
-    .outerjoin(templates, templates.c.template_key == executions.c.template_key)
+    .outerjoin(
+        templates,
+        and_(
+            templates.c.tenant_id == executions.c.tenant_id, templates.c.template_key == executions.c.template_key
+        ),
+    )
     .where(IS_MESSAGE)
 )  # fmt: skip
 IN_STATUS = UPDATE_MESSAGE.where(executions.c.status.in_(bindparam("statuses", expanding=True)))
@@ -104,8 +109,9 @@ def _load(connection: Connection, job: Job, message: StepMessage, channel: str, 
     row = connection.execute(TARGET, key_of(message)).first()
     if row is None:
         raise Dead("the execution or the contact of this message was deleted")
-    reason = row.stop_reason or exclusions(connection, [row]).get(row.id)
-    campaign, senders = load_campaign(connection, message.campaign), load_senders(connection, channel, job.now)
+    campaign = load_campaign(connection, message.campaign)
+    senders = load_senders(connection, campaign.tenant_id, channel, job.now)
+    reason = row.stop_reason or exclusions(connection, campaign.tenant_id, [row]).get(row.id)
     return Target(campaign, row, reason, effect.load_on(connection), senders)
 
 
@@ -115,7 +121,7 @@ class _Delivery:
     def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:
         self._job, self._message, self._channel, self._effect, self._target = job, message, channel, effect, target
         self._state = target.effect.state  # as last read or written by this run
-        origin = MailOrigin(campaign_id=message.campaign, contact_id=message.contact, step_id=message.step)
+        origin = MailOrigin(target.campaign.tenant_id, message.campaign, message.contact, message.step)
         self._email = Delivery(job, effect.key, target.row.email or "", origin)
 
     def run(self) -> dict[str, str]:
@@ -186,7 +192,7 @@ class _Delivery:
         if self._channel != EMAIL:
             number = canonical_number(contact.phone) or ""
             return RenderedMessage(self._channel, number, render(text or "", context, "text"), key=self._effect.key)
-        link = UnsubscribeLinks().link_for(contact.email)
+        link = UnsubscribeLinks(self._target.campaign.tenant_id).link_for(contact.email)
         context["unsubscribe"] = link
         parts = {"subject": subject, "text": text, "html": html}
         rendered = {name: source and render(source, context, name) for name, source in parts.items()}
@@ -288,7 +294,7 @@ class _Delivery:
         release(self._job, self._message)
 
     def _record_bounce(self, sender: Sender, reply: str) -> None:
-        suppress(self._job, self._message_address(), BOUNCED, reply)
+        suppress(self._job, sender.tenant_id, self._message_address(), BOUNCED, reply)
         contact_id, now = self._message.contact, self._job.now
 
         def work(connection: Connection) -> None:

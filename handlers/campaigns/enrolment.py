@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select, update
 
 from handlers.campaigns.campaign import Campaign, enqueue_planning, load_campaign, load_steps
 from handlers.campaigns.tables import ACTIVE, bans, campaign_lead_groups, campaigns, contacts, enrolments, steps
-from handlers.suppressions import canonical, suppressions
+from handlers.suppressions import canonical, suppressed_on
 from handlers.upsert import insert_missing
 from mayfly import Cancel, Job
 
@@ -21,10 +21,8 @@ BAN_KINDS = ("address", "domain", "company")
 # Constants, because each message needs them, and building a statement takes longer than its execution.
 # By kind: MariaDB scans the whole table for (a, b) IN ((1, 2), …).
 AMONG_BANS = select(bans.c.kind, bans.c.value).where(
-    or_(*(and_(bans.c.kind == kind, bans.c.value.in_(bindparam(kind, expanding=True))) for kind in BAN_KINDS))
-)
-AMONG_SUPPRESSED = select(suppressions.c.address, suppressions.c.reason).where(
-    suppressions.c.address.in_(bindparam("addresses", expanding=True))
+    bans.c.tenant_id == bindparam("tenant"),
+    or_(*(and_(bans.c.kind == kind, bans.c.value.in_(bindparam(kind, expanding=True))) for kind in BAN_KINDS)),
 )
 
 
@@ -54,12 +52,12 @@ def enrol(job: Job, campaign_id: int) -> dict[str, int]:
 def _enrol_page(connection: Connection, campaign_id: int, state: EnrolmentProgress) -> EnrolmentProgress:
     """Returns the same state when no contact is left."""
     campaign = active_campaign(connection, campaign_id)
-    found = connection.execute(_contacts_after(campaign.id, state.after)).all()
+    found = connection.execute(_contacts_after(campaign, state.after)).all()
     if not found:
         return state
-    excluded = exclusions(connection, found)
+    excluded = exclusions(connection, campaign.tenant_id, found)
     rows = [
-        {"campaign_id": campaign.id, "contact_id": each.id, **keys_of(each)}
+        {"tenant_id": campaign.tenant_id, "campaign_id": campaign.id, "contact_id": each.id, **keys_of(each)}
         for each in found
         if each.id not in excluded
     ]
@@ -83,14 +81,16 @@ def active_campaign(connection: Connection, campaign_id: int) -> Campaign:
     return campaign
 
 
-def _contacts_after(campaign_id: int, after: int) -> Any:
-    groups = select(campaign_lead_groups.c.lead_group_id).where(campaign_lead_groups.c.campaign_id == campaign_id)
-    return (
-        select(contacts)
-        .where(contacts.c.id > after, contacts.c.lead_group_id.in_(groups))
-        .order_by(contacts.c.id)
-        .limit(PAGE_SIZE)
-    )
+def _contacts_after(campaign: Campaign, after: int) -> Any:
+    return contacts_of(campaign).where(contacts.c.id > after).limit(PAGE_SIZE)
+
+
+def contacts_of(campaign: Campaign) -> Select[Any]:
+    """Of its lead groups and its tenant."""
+    g, c = campaign_lead_groups.c, contacts.c
+    groups = select(g.lead_group_id).where(g.campaign_id == campaign.id)
+    of_tenant = select(contacts).where(c.tenant_id == campaign.tenant_id, c.lead_group_id.in_(groups))
+    return of_tenant.order_by(c.id)
 
 
 def keys_of(contact: Any) -> dict[str, str | None]:
@@ -105,9 +105,10 @@ def canonical_number(number: str | None) -> str | None:
     return f"+{digits}" if digits else None
 
 
-def exclusions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, str]:
+def exclusions(connection: Connection, tenant_id: str, found: Sequence[Row[Any]]) -> dict[int, str]:
     """The contacts that must not be contacted, with the reason: replied, banned, or why they are suppressed."""
-    banned, stopped = _banned_among(connection, found), _suppressed_among(connection, found)
+    banned = _banned_among(connection, tenant_id, found)
+    stopped = suppressed_on(connection, tenant_id, sorted(_keys_among(found)))
     reasons = {each.id: _reason(each, banned, stopped) for each in found}
     return {contact_id: reason for contact_id, reason in reasons.items() if reason is not None}
 
@@ -131,17 +132,17 @@ def _bannable(contact: Any) -> set[tuple[str, str]]:
     return found
 
 
-def _banned_among(connection: Connection, found: Iterable[Row[Any]]) -> set[tuple[str, str]]:
+def _banned_among(connection: Connection, tenant_id: str, found: Iterable[Row[Any]]) -> set[tuple[str, str]]:
     wanted: dict[str, set[str]] = {kind: set() for kind in BAN_KINDS}
     for kind, value in {ban for each in found for ban in _bannable(each)}:
         wanted[kind].add(value)
-    rows = connection.execute(AMONG_BANS, {kind: sorted(values) for kind, values in wanted.items()})
+    values = {kind: sorted(values) for kind, values in wanted.items()}
+    rows = connection.execute(AMONG_BANS, {"tenant": tenant_id, **values})
     return {(row.kind, row.value) for row in rows}
 
 
-def _suppressed_among(connection: Connection, found: Iterable[Row[Any]]) -> dict[str, str]:
-    wanted = sorted({key for each in found for key in keys_of(each).values() if key})
-    return {row.address: row.reason for row in connection.execute(AMONG_SUPPRESSED, {"addresses": wanted})}
+def _keys_among(found: Iterable[Row[Any]]) -> set[str]:
+    return {key for each in found for key in keys_of(each).values() if key}
 
 
 def _schedule(job: Job, campaign_id: int, state: EnrolmentProgress) -> dict[str, int]:

@@ -38,7 +38,7 @@ def access_token(job: Job, sender: Sender, secret: str) -> str:
     now, owner = job.now, f"{job.id}:{job.claims}"
     token = job.read(lambda connection: _select(connection, sender.id))
     if not token.is_valid(now + REFRESH_BEFORE):
-        token = job.write(lambda connection: _lease(connection, sender.id, owner, now))
+        token = job.write(lambda connection: _lease(connection, sender, owner, now))
         if token.leased_by == owner:  # committed: no transaction is open while the provider answers
             return _refresh(job, sender, secret, owner)
     if not token.is_valid(now):
@@ -61,14 +61,14 @@ def _select(connection: Connection, sender_id: int) -> _Token:
     return _Token(None, None, None) if row is None else _Token(*row)
 
 
-def _lease(connection: Connection, sender_id: int, owner: str, now: datetime) -> _Token:
-    insert_missing(connection, gmail_tokens, {"sender_id": sender_id})
+def _lease(connection: Connection, sender: Sender, owner: str, now: datetime) -> _Token:
+    insert_missing(connection, gmail_tokens, {"sender_id": sender.id, "tenant_id": sender.tenant_id})
     t = gmail_tokens.c
     is_free = t.lease_until.is_(None) | (t.lease_until <= now)
     is_due = t.expires_at.is_(None) | (t.expires_at <= now + REFRESH_BEFORE)
-    change = update(gmail_tokens).where(t.sender_id == sender_id, is_free, is_due)
+    change = update(gmail_tokens).where(t.sender_id == sender.id, is_free, is_due)
     connection.execute(change.values(leased_by=owner, lease_until=now + LEASE))
-    return _select(connection, sender_id)
+    return _select(connection, sender.id)
 
 
 def _refresh(job: Job, sender: Sender, secret: str, owner: str) -> str:

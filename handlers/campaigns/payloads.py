@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
-from handlers.payloads import Id, Line, Payload
+from handlers.payloads import DEFAULT_TENANT, Id, Line, Payload, Tenant
 
 ContactAddress = Annotated[Line, StringConstraints(min_length=3, max_length=190)]
 
@@ -38,8 +38,9 @@ class StepMessage(Payload):
 
 
 class ContactEvent(Payload):
-    """What a contact did, by address or phone number."""
+    """What a contact of a tenant did, by address or phone number."""
 
+    tenant_id: Tenant = DEFAULT_TENANT
     address: ContactAddress
     event: Literal["replied", "bounced", "unsubscribed", "complained"]
 

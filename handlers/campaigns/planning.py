@@ -102,17 +102,18 @@ def _begin(connection: Connection, campaign_id: int, step_id: int, now: datetime
     if position is None:
         raise Cancel(f"the campaign {campaign.name} has no step {step_id} any more")
     step, previous = in_order[position], in_order[position - 1] if position else None
-    return PlannedStep(campaign, step, previous, _store_texts(connection, step.template_key, now), now)
+    texts_key = _store_texts(connection, campaign.tenant_id, step.template_key, now)
+    return PlannedStep(campaign, step, previous, texts_key, now)
 
 
-def _store_texts(connection: Connection, template_key: str, now: datetime) -> str:
-    found = connection.execute(find_template(template_key)).first()
+def _store_texts(connection: Connection, tenant_id: str, template_key: str, now: datetime) -> str:
+    found = connection.execute(find_template(tenant_id, template_key)).first()
     if found is None:
         raise Dead(f"there is no template {template_key!r} in app_templates")
     subject, text, html = found
     key = f"{TEXTS_PREFIX}{sha256(repr((subject, text, html)).encode()).hexdigest()}"
     texts = {"subject": subject, "text_body": text, "html_body": html, "created_at": now}
-    insert_missing(connection, templates, {"template_key": key, **texts})
+    insert_missing(connection, templates, {"tenant_id": tenant_id, "template_key": key, **texts})
     return key
 
 
@@ -176,8 +177,9 @@ def _is(alias: Any, step_id: int) -> Any:
 
 def _execution(planned: PlannedStep, board: SlotBoard, contact: Row[Any]) -> dict[str, Any]:
     row = {
-        "campaign_id": planned.campaign.id, "step_id": planned.step.id, "contact_id": contact.id, "reason": None,
-        "template_key": planned.texts_key, "scheduled_at": None, "slot_at": None, "sender_id": None,
+        "tenant_id": planned.campaign.tenant_id, "campaign_id": planned.campaign.id, "step_id": planned.step.id,
+        "contact_id": contact.id, "reason": None, "template_key": planned.texts_key, "scheduled_at": None,
+        "slot_at": None, "sender_id": None,
     }  # fmt: skip
     if (reason := unreachable(planned.step.channel, contact)) is not None:
         return {**row, "status": SKIPPED, "reason": reason}

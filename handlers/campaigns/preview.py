@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row
 
 from handlers.campaigns.campaign import Campaign, CampaignStep, find_campaign, launch_delay, load_steps
-from handlers.campaigns.enrolment import exclusions, keys_of
+from handlers.campaigns.enrolment import contacts_of, exclusions, keys_of
 from handlers.campaigns.planning import unreachable
 from handlers.campaigns.senders import open_board
 from handlers.campaigns.slots import SlotBoard
-from handlers.campaigns.tables import campaign_lead_groups, contacts
+from handlers.payloads import DEFAULT_TENANT
 from handlers.scope import Scope
 
 PAGE_SIZE = 1000
@@ -28,10 +28,10 @@ class PreviewLine(NamedTuple):
     reason: str | None  # why nothing is sent
 
 
-def preview(scope: Scope, name: str) -> list[PreviewLine]:
+def preview(scope: Scope, name: str, tenant_id: str = DEFAULT_TENANT) -> list[PreviewLine]:
     """As if it were launched now, all messages were sent when they are due, and no contact replied."""
     now = scope.now + launch_delay()
-    return scope.read(lambda connection: list(_lines(connection, find_campaign(connection, name), now)))
+    return scope.read(lambda connection: list(_lines(connection, find_campaign(connection, tenant_id, name), now)))
 
 
 def _lines(connection: Connection, campaign: Campaign, now: datetime) -> Iterator[PreviewLine]:
@@ -76,12 +76,10 @@ def _contacts(
     connection: Connection, campaign: Campaign
 ) -> tuple[list[Row[Any]], list[tuple[Row[Any], str]]]:  # fmt: skip
     """Those that would be enrolled, and the others with the reason."""
-    groups = select(campaign_lead_groups.c.lead_group_id).where(campaign_lead_groups.c.campaign_id == campaign.id)
-    query = select(contacts).where(contacts.c.lead_group_id.in_(groups)).order_by(contacts.c.id)
-    found = connection.execute(query).all()
+    found = connection.execute(contacts_of(campaign)).all()
     reasons: dict[int, str] = {}
     for first in range(0, len(found), PAGE_SIZE):
-        reasons |= exclusions(connection, found[first : first + PAGE_SIZE])
+        reasons |= exclusions(connection, campaign.tenant_id, found[first : first + PAGE_SIZE])
     seen: set[str] = set()
     for contact in found:
         keys = {key for key in keys_of(contact).values() if key}

@@ -44,6 +44,7 @@ class AnswerUnknown(Exception):
 @dataclass(frozen=True)
 class Sender:
     id: int
+    tenant_id: str
     name: str
     provider: str
     address: str
@@ -64,18 +65,19 @@ class Sender:
 
 # Statements are constants where each message needs them: building one takes longer than its execution.
 a, d, e = sender_accounts.c, sender_days.c, executions.c
+SAME_COLUMNS = ("id", "tenant_id", "name", "provider", "address", "credential", "health", "cooldown_until")
 ACCOUNTS: Select[Any] = (
-    select(a.id, a.name, a.provider, a.address, a.credential, a.zone, a.current_limit, a.health, a.cooldown_until)
-    .where(a.provider.in_(bindparam("providers", expanding=True)))
+    select(*(a[name] for name in SAME_COLUMNS), a.zone, a.current_limit)
+    .where(a.tenant_id == bindparam("tenant"), a.provider.in_(bindparam("providers", expanding=True)))
     .order_by(a.id)
 )
 DAYS = select(sender_days).where(d.local_date.in_(bindparam("dates", expanding=True)))
 
 
-def load_senders(connection: Connection, channel: str, now: datetime) -> list[Sender]:
-    """All accounts of this channel, with their figures of today."""
+def load_senders(connection: Connection, tenant_id: str, channel: str, now: datetime) -> list[Sender]:
+    """All accounts of the tenant for this channel, with their figures of today."""
     providers = [name for name, channels in CHANNELS_OF.items() if channel in channels]
-    rows = connection.execute(ACCOUNTS, {"providers": providers}).all()
+    rows = connection.execute(ACCOUNTS, {"tenant": tenant_id, "providers": providers}).all()
     dates = {local_date(now, _zone(row.zone)) for row in rows}
     days = connection.execute(DAYS, {"dates": sorted(dates)}).all() if dates else []
     today = {(row.sender_id, row.local_date): row for row in days}
@@ -84,10 +86,10 @@ def load_senders(connection: Connection, channel: str, now: datetime) -> list[Se
 
 def _sender(row: Row[Any], today: Row[Any] | None) -> Sender:
     """The limit of a day is fixed when its first message is sent: reset_warmup changes that of the next one."""
-    names = ("id", "name", "provider", "address", "credential", "health", "cooldown_until")
     limit = row.current_limit if today is None else today.day_limit
     sends = 0 if today is None else today.sends
-    return Sender(zone=_zone(row.zone), limit=limit, sends=sends, **{name: getattr(row, name) for name in names})
+    same = {name: getattr(row, name) for name in SAME_COLUMNS}
+    return Sender(zone=_zone(row.zone), limit=limit, sends=sends, **same)
 
 
 @lru_cache(1000)
@@ -171,7 +173,7 @@ def _locked_day(connection: Connection, sender: Sender, date: str) -> Row[Any]:
     found = connection.execute(DAY, key).first()
     if found is None:
         day = {"sender_id": sender.id, "local_date": date, "day_limit": sender.limit, "sends": 0}
-        insert_missing(connection, sender_days, day)
+        insert_missing(connection, sender_days, {"tenant_id": sender.tenant_id, **day})
         found = connection.execute(DAY, key).one()
     return found
 
@@ -230,7 +232,7 @@ def open_board(connection: Connection, campaign: Campaign, channel: str, now: da
 
     In use are the messages that are sent today, and those that any campaign has planned for later slots.
     """
-    senders = [each for each in load_senders(connection, channel, now) if each.limit > 0]
+    senders = [each for each in load_senders(connection, campaign.tenant_id, channel, now) if each.limit > 0]
     if not senders:
         return None
     in_slots = [SlotSender(each.id, each.zone, each.limit, each.cooldown_until) for each in senders]

@@ -1,10 +1,13 @@
-"""The tables of campaigns: steps, contacts, enrolments, executions of steps, sender accounts."""
+"""The tables of campaigns: steps, contacts, enrolments, executions of steps, sender accounts.
+
+Each row belongs to a tenant. What has the id of a campaign, contact or sender belongs to the same one.
+"""
 
 from sqlalchemy import Column, Integer, SmallInteger, String, Table
 from sqlalchemy import column as light_column
 from sqlalchemy import table as light_table
 
-from handlers.schema import Id, Json, LongText, UtcTimestamp, metadata
+from handlers.schema import Id, Json, LongText, UtcTimestamp, metadata, tenant_column
 
 # Statuses of campaigns, and of executions (the last two of the first line are shared).
 DRAFT, ACTIVE, PAUSED, COMPLETED, CANCELLED = "DRAFT", "ACTIVE", "PAUSED", "COMPLETED", "CANCELLED"
@@ -20,7 +23,8 @@ campaigns = Table(
     "app_campaigns",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("name", String(60), nullable=False),  # unique
+    tenant_column(),
+    Column("name", String(60), nullable=False),  # unique per tenant
     Column("status", String(16), nullable=False),
     Column("zone", String(64), nullable=False),  # for contacts without a zone
     Column("hours", String(11), nullable=False),  # 09:00-17:00
@@ -40,6 +44,7 @@ step_groups = Table(
     "app_campaign_step_groups",
     metadata,
     Column("id", Id, primary_key=True),
+    tenant_column(),
     Column("campaign_id", Id, nullable=False),
     Column("day", Integer, nullable=False),  # days after the launch
 )
@@ -48,6 +53,7 @@ steps = Table(
     "app_campaign_steps",
     metadata,
     Column("id", Id, primary_key=True),
+    tenant_column(),
     Column("group_id", Id, nullable=False),
     Column("position", Integer, nullable=False),  # within its group
     Column("channel", String(16), nullable=False),
@@ -61,12 +67,14 @@ lead_groups = Table(
     "app_lead_groups",
     metadata,
     Column("id", Id, primary_key=True),
+    tenant_column(),
     Column("name", String(190), nullable=False),
 )
 
 campaign_lead_groups = Table(
     "app_campaign_lead_groups",
     metadata,
+    tenant_column(),
     Column("campaign_id", Id, primary_key=True, autoincrement=False),
     Column("lead_group_id", Id, primary_key=True, autoincrement=False),
 )
@@ -75,6 +83,7 @@ contacts = Table(
     "app_contacts",
     metadata,
     Column("id", Id, primary_key=True),
+    tenant_column(),
     Column("lead_group_id", Id, nullable=False),
     Column("email", String(190)),  # in lower case
     Column("phone", String(32)),  # with the country code: +4930123456
@@ -89,6 +98,7 @@ contacts = Table(
 bans = Table(
     "app_bans",
     metadata,
+    tenant_column(primary_key=True),
     Column("kind", String(16), primary_key=True),  # address, domain or company
     Column("value", String(190), primary_key=True),  # in lower case
     Column("created_at", UtcTimestamp, nullable=False),
@@ -97,6 +107,7 @@ bans = Table(
 enrolments = Table(
     "app_enrolments",
     metadata,
+    tenant_column(),
     Column("campaign_id", Id, primary_key=True, autoincrement=False),
     Column("contact_id", Id, primary_key=True, autoincrement=False),
     Column("email_key", String(190)),  # canonical; unique within the campaign, like the next one
@@ -108,6 +119,7 @@ enrolments = Table(
 executions = Table(
     "app_step_executions",
     metadata,
+    tenant_column(),
     Column("campaign_id", Id, primary_key=True, autoincrement=False),
     Column("step_id", Id, primary_key=True, autoincrement=False),
     Column("contact_id", Id, primary_key=True, autoincrement=False),
@@ -126,7 +138,8 @@ sender_accounts = Table(
     "app_sender_accounts",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("name", String(60), nullable=False),  # unique
+    tenant_column(),
+    Column("name", String(60), nullable=False),  # unique per tenant
     Column("provider", String(16), nullable=False),
     Column("address", String(190), nullable=False),  # or the phone number
     Column("credential", String(64), nullable=False),  # the name of a setting
@@ -146,6 +159,7 @@ sender_accounts = Table(
 sender_days = Table(
     "app_sender_days",
     metadata,
+    tenant_column(),
     Column("sender_id", Id, primary_key=True, autoincrement=False),
     Column("local_date", String(10), primary_key=True),  # in the sender's zone
     Column("day_limit", Integer, nullable=False),  # the limit when the day's first message was sent
@@ -155,6 +169,7 @@ sender_days = Table(
 gmail_tokens = Table(
     "app_gmail_tokens",
     metadata,
+    tenant_column(),
     Column("sender_id", Id, primary_key=True, autoincrement=False),
     Column("access_token", LongText),
     Column("expires_at", UtcTimestamp),

@@ -1,6 +1,7 @@
 """Send one email through the first account that accepts it, and decide the outcome of its job."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from handlers.cooldown import active_cooldowns, start_cooldown
@@ -11,12 +12,15 @@ from handlers.mail.payloads import Mail
 from handlers.mail.smtp import IDLE, LoginFailed, PermanentFailure, ReplyUnknown, TemporaryFailure, send
 from handlers.mail.templates import with_template
 from handlers.mailroom.deliveries import Delivery, MailOrigin
+from handlers.payloads import DEFAULT_TENANT
 from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
 from mayfly import Cancel, Dead, Job, Retry, Snooze
 
+MAX_EFFECT_NAME = 180  # its column has 190 characters, with the kind of the effect
+
 
 def deliver(job: Job, mail: Mail, accounts: Sequence[Account], origin: MailOrigin | None = None) -> dict[str, Any]:
-    effect = Effect(job, "mail", mail.key or f"job:{job.id}")
+    effect = Effect(job, "mail", effect_name(mail.tenant_id, mail.key) if mail.key else f"job:{job.id}")
     row = Delivery(job, effect.key, mail.to, origin or MailOrigin(mail.tenant_id))
     record = effect.load()
     if record.state == DONE:
@@ -27,6 +31,14 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account], origin: MailOrigi
     usable = [each for each in accounts if each.serves(job.lane)]
     delivery = _Sending(job, with_template(job, mail), effect, record, row)
     return delivery.through(rotated(usable, job.id, record.provider))
+
+
+def effect_name(tenant_id: str, key: str) -> str:
+    """Two tenants may use the same key for two emails."""
+    if tenant_id == DEFAULT_TENANT:
+        return key
+    name = f"{tenant_id}/{key}"
+    return name if len(name) <= MAX_EFFECT_NAME else f"{tenant_id}/{sha256(key.encode()).hexdigest()}"
 
 
 def rotated(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
@@ -40,7 +52,7 @@ def _refuse_suppressed(job: Job, mail: Mail) -> None:
     """Only for bulk mail, which has an unsubscribe link. A receipt or a new password was requested."""
     if mail.unsubscribe is None:
         return
-    for address, reason in suppressed(job, [canonical(mail.to)]).items():
+    for address, reason in suppressed(job, mail.tenant_id, [canonical(mail.to)]).items():
         raise Cancel(f"{address} is suppressed: {reason}")
 
 
@@ -103,7 +115,7 @@ class _Sending:
         except PermanentFailure as error:
             self._refuse(account, error)
             if error.is_bounce:
-                suppress(self._job, self._mail.to, BOUNCED, str(error))
+                suppress(self._job, self._mail.tenant_id, self._mail.to, BOUNCED, str(error))
             raise Dead(f"{account.name}: {error}") from error
         self._effect.complete(answer, lambda connection: self._row.complete(connection, answer))
         return answer

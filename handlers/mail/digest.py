@@ -11,6 +11,7 @@ from handlers.boards.tables import people
 from handlers.mail.bulk import LANE, LOW_PRIORITY, UnsubscribeLinks
 from handlers.mail.payloads import is_address
 from handlers.mail.tables import add_missing_marks, count_news, digests, newest_news, people_with_news
+from handlers.payloads import DEFAULT_TENANT
 from handlers.suppressions import canonical, suppressed
 from handlers.upsert import insert_missing
 from mayfly import Cancel, Dead, Job, enqueue, enqueue_many
@@ -53,7 +54,7 @@ def send_all(job: Job) -> dict[str, int]:
 
 def send_one(job: Job, person_id: int) -> dict[str, int]:
     name, email = _person(job, person_id)
-    for address, reason in suppressed(job, [canonical(email)]).items():
+    for address, reason in suppressed(job, DEFAULT_TENANT, [canonical(email)]).items():
         raise Cancel(f"{address} is suppressed: {reason}")
     link = UnsubscribeLinks().link_for(email)
     mark = _load_mark(job, person_id)
@@ -95,7 +96,7 @@ def _not_suppressed(job: Job, ids: list[int]) -> list[int]:
         return []
     query = select(people.c.id, people.c.email).where(people.c.id.in_(ids)).order_by(people.c.id)
     addresses = job.read(lambda connection: {row.id: canonical(row.email) for row in connection.execute(query)})
-    stopped = suppressed(job, list(addresses.values()))
+    stopped = suppressed(job, DEFAULT_TENANT, list(addresses.values()))
     return [each for each, address in addresses.items() if address not in stopped]
 
 

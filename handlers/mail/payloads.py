@@ -17,7 +17,7 @@ from handlers.payloads import DEFAULT_TENANT, EffectName, Id, Line, Payload, Ten
 LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # printable ASCII except < and >
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
 Address = Annotated[str, StringConstraints(pattern=ADDRESS, max_length=190)]
-Link = Annotated[str, StringConstraints(pattern=LINK, max_length=500)]
+Link = Annotated[str, StringConstraints(pattern=LINK, max_length=600)]
 
 
 def is_address(text: str) -> bool:

@@ -20,11 +20,12 @@ from sqlalchemy import (
 )
 
 from handlers.boards.tables import boards, members, people, posts
-from handlers.schema import Id, LongText, UtcTimestamp, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata, tenant_column
 
 templates = Table(
     "app_templates",
     metadata,
+    tenant_column(primary_key=True),
     Column("template_key", String(190), primary_key=True),
     Column("subject", String(500), nullable=False),
     Column("text_body", LongText),

@@ -9,17 +9,17 @@ from handlers.mail.tables import templates
 from mayfly import Dead, Job
 
 
-def find_template(key: str) -> Select[Any]:
+def find_template(tenant_id: str, key: str) -> Select[Any]:
     """Subject, text and html."""
     t = templates.c
-    return select(t.subject, t.text_body, t.html_body).where(t.template_key == key)
+    return select(t.subject, t.text_body, t.html_body).where(t.tenant_id == tenant_id, t.template_key == key)
 
 
 def with_template(job: Job, mail: Mail) -> Mail:
     """Replace the key of a template with its texts."""
     if mail.template is None:
         return mail
-    query = find_template(mail.template)
+    query = find_template(mail.tenant_id, mail.template)
     found = job.read(lambda connection: connection.execute(query).first())
     if found is None:
         raise Dead(f"there is no template {mail.template!r} in app_templates")

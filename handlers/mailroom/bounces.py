@@ -32,8 +32,7 @@ from handlers.mailroom.tables import (
 )
 from handlers.mailroom.tenant_webhooks import publish
 from handlers.suppressions import BOUNCED as SUPPRESSED_AS
-from handlers.suppressions import canonical, suppressions
-from handlers.upsert import insert_missing
+from handlers.suppressions import canonical, suppress_on
 from mayfly import Dead, Job
 
 MAX_SOFT_BOUNCES, SOFT_BOUNCE_DAYS = 3, 30  # the third within 30 days counts as hard
@@ -138,14 +137,8 @@ def record_bounce(connection: Connection, bounce: Bounce, delivery: Row[Any] | N
     facts = {**facts_of(delivery), "kind": kind, "code": failure.code, "reason": failure.reason}
     publish(connection, bounce.tenant_id, "mail.bounced", f"mail.bounced:{bounce.bounce_key}", facts, now)
     if is_hard:
-        suppression = {
-            "address": delivery.recipient,
-            "reason": SUPPRESSED_AS,
-            "detail": failure.reason,
-            "created_at": now,
-        }
-        insert_missing(connection, suppressions, suppression)
-        report_contact(connection, delivery.recipient, "bounced")
+        suppress_on(connection, bounce.tenant_id, delivery.recipient, SUPPRESSED_AS, now, failure.reason)
+        report_contact(connection, bounce.tenant_id, delivery.recipient, "bounced")
     return kind
 
 

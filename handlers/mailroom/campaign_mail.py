@@ -29,15 +29,19 @@ def _load(connection: Connection, email: CampaignEmail) -> Row[Any]:
         campaign = load_campaign(connection, email.campaign_id)
     except UnknownCampaign as error:
         raise Dead(str(error)) from None
+    if campaign.tenant_id != email.tenant_id:
+        raise Dead(f"the campaign {email.campaign_id} does not belong to the tenant {email.tenant_id}")
     if campaign.status != ACTIVE:
         raise Cancel(f"the campaign {campaign.name} is {campaign.status}")
-    contact = connection.execute(select(contacts).where(contacts.c.id == email.recipient_id)).first()
+    c = contacts.c
+    wanted = select(contacts).where(c.id == email.recipient_id, c.tenant_id == email.tenant_id)
+    contact = connection.execute(wanted).first()
     if contact is None or not contact.email:
         raise Dead(f"the contact {email.recipient_id} does not exist, or has no email address")
     stopped = select(enrolments.c.stop_reason).where(
         enrolments.c.campaign_id == email.campaign_id, enrolments.c.contact_id == email.recipient_id
     )
-    reason = connection.scalar(stopped) or exclusions(connection, [contact]).get(contact.id)
+    reason = connection.scalar(stopped) or exclusions(connection, email.tenant_id, [contact]).get(contact.id)
     if reason is not None:
         raise Cancel(f"the contact {email.recipient_id} is not contacted: {reason}")
     return contact
@@ -51,7 +55,7 @@ def _mail(email: CampaignEmail, contact: Row[Any]) -> Mail:
         "to": contact.email,
         "template": email.email_template,
         "context": {name: value for name, value in values.items() if value not in (None, "")},
-        "unsubscribe": UnsubscribeLinks().link_for(contact.email),
+        "unsubscribe": UnsubscribeLinks(email.tenant_id).link_for(contact.email),
         "key": email.key or f"campaign:{email.campaign_id}:{email.recipient_id}:{email.email_template}"[:150],
         "tenant_id": email.tenant_id,
     }

@@ -48,7 +48,7 @@ def _apply(connection: Connection, event: Row[Any], delivery: Row[Any] | None, n
         mark(connection, delivery, event.kind, event.occurred_at, now)
     address = event.details["recipient"] if delivery is None else delivery.recipient
     if event.kind in (COMPLAINED, UNSUBSCRIBED) and address:
-        report_contact(connection, canonical(address), event.kind)
+        report_contact(connection, event.tenant_id, canonical(address), event.kind)
 
 
 def _bounce(event: Row[Any], delivery: Row[Any] | None) -> Bounce:

@@ -31,10 +31,10 @@ def start_followups(
         return
     if message_type == REPLY and is_credible(mail.from_address, delivery.recipient):
         mark(connection, delivery, REPLIED, now, now)
-        report_contact(connection, delivery.recipient, "replied")
+        report_contact(connection, tenant_id, delivery.recipient, "replied")
     if message_type == COMPLAINT and complaint_of(mail) is not None:
         mark(connection, delivery, COMPLAINED, now, now)
-        report_contact(connection, delivery.recipient, "complained")
+        report_contact(connection, tenant_id, delivery.recipient, "complained")
 
 
 def is_credible(from_address: str, recipient: str) -> bool:
@@ -46,6 +46,7 @@ def is_credible(from_address: str, recipient: str) -> bool:
     return bool(setting("MAIL_TOKEN_SECRET", "")) or author == recipient or author.endswith(f"@{domain}")
 
 
-def report_contact(connection: Connection, address: str, event: str) -> None:
-    """Stops the campaigns of the contact, and suppresses the address unless it has replied."""
-    enqueue("record_contact_event", {"address": address, "event": event}, priority=HIGH, connection=connection)
+def report_contact(connection: Connection, tenant_id: str, address: str, event: str) -> None:
+    """Stops the campaigns of the tenant's contact, and suppresses the address unless it has replied."""
+    payload = {"tenant_id": tenant_id, "address": address, "event": event}
+    enqueue("record_contact_event", payload, priority=HIGH, connection=connection)

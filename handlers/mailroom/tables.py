@@ -7,9 +7,8 @@ of providers. Around them: accounts, warm-up, daily figures, webhooks of tenants
 from sqlalchemy import Column, Double, Integer, LargeBinary, SmallInteger, String, Table
 from sqlalchemy.dialects.mysql import MEDIUMBLOB
 
-from handlers.schema import MYSQL, Id, Json, LongText, UtcTimestamp, metadata
+from handlers.schema import MYSQL, Id, Json, LongText, UtcTimestamp, metadata, tenant_column
 
-MAX_TENANT_LENGTH = 64
 MAX_ID_LENGTH = 255  # of the Message-IDs that are compared; longer ones are shortened with a hash
 MAX_REASON_LENGTH = 500
 
@@ -23,18 +22,13 @@ HARD, SOFT = "hard", "soft"  # kinds of bounces
 
 Bytes = LargeBinary().with_variant(MEDIUMBLOB(), *MYSQL)
 
-
-def _tenant(primary_key: bool = False) -> Column[str]:
-    return Column("tenant_id", String(MAX_TENANT_LENGTH), nullable=False, primary_key=primary_key)
-
-
 # --- stored mail ------------------------------------------------------------------------------------------
 
 # Bytes by hash: raw messages and attachments, each once per tenant.
 blobs = Table(
     "app_mail_blobs",
     metadata,
-    _tenant(primary_key=True),
+    tenant_column(primary_key=True),
     Column("blob_hash", String(64), primary_key=True),  # SHA-256
     Column("place", String(16), nullable=False),  # database or directory
     Column("size_bytes", Id, nullable=False),
@@ -45,7 +39,7 @@ blobs = Table(
 chunks = Table(
     "app_mail_chunks",
     metadata,
-    _tenant(primary_key=True),
+    tenant_column(primary_key=True),
     Column("blob_hash", String(64), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("content", Bytes, nullable=False),
@@ -55,7 +49,7 @@ contents = Table(
     "app_mail_contents",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("storage_key", String(190), nullable=False),  # email_<message id>_<milliseconds>; unique
     Column("raw_hash", String(64)),  # of its blob; NULL if the payload had parsed fields
     Column("text_body", LongText),
@@ -72,7 +66,7 @@ attachments = Table(
     "app_mail_attachments",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("content_id", Id, nullable=False),
     Column("position", Integer, nullable=False),
     Column("name", String(255), nullable=False),
@@ -86,7 +80,7 @@ messages = Table(
     "app_mail_messages",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("message_key", String(64), nullable=False),  # hash of account, Message-ID and content; unique per tenant
     Column("email_account_id", Id),
     Column("content_id", Id, nullable=False),
@@ -113,7 +107,7 @@ deliveries = Table(
     "app_mail_deliveries",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("effect_key", String(190), nullable=False),  # of app_idempotency; unique
     Column("job_id", Id, nullable=False),  # that sent it
     Column("campaign_id", Id),
@@ -147,7 +141,7 @@ bounces = Table(
     "app_mail_bounces",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("bounce_key", String(64), nullable=False),  # hash of report and recipient; unique per tenant
     Column("message_id", Id),  # of app_mail_messages: the report; NULL for an event of a provider
     Column("delivery_id", Id),
@@ -164,7 +158,7 @@ provider_events = Table(
     "app_mail_events",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("event_key", String(64), nullable=False),  # hash of provider and the event's own id; unique per tenant
     Column("provider", String(16), nullable=False),
     Column("kind", String(16), nullable=False),
@@ -181,7 +175,7 @@ accounts = Table(
     "app_mail_accounts",
     metadata,
     Column("id", Id, primary_key=True),  # email_account_id
-    _tenant(),
+    tenant_column(),
     Column("address", String(190), nullable=False),  # in lower case; unique
     Column("smtp_credential", String(64)),  # the name of a setting with a URL: MAILBOX_…
     Column("imap_credential", String(64)),
@@ -193,7 +187,7 @@ accounts = Table(
 mailboxes = Table(
     "app_mail_mailboxes",
     metadata,
-    _tenant(),
+    tenant_column(),
     Column("email_account_id", Id, primary_key=True, autoincrement=False),
     Column("folder", String(190), primary_key=True),
     Column("uid_validity", Id, nullable=False),
@@ -205,7 +199,7 @@ warmups = Table(
     "app_mail_warmups",
     metadata,
     Column("email_account_id", Id, primary_key=True, autoincrement=False),
-    _tenant(),
+    tenant_column(),
     Column("is_active", SmallInteger, nullable=False),
     Column("start_per_day", Integer, nullable=False),
     Column("increase_per_day", Integer, nullable=False),
@@ -224,7 +218,7 @@ warmup_steps = Table(
     Column("email_account_id", Id, primary_key=True, autoincrement=False),
     Column("warmup_type", String(16), primary_key=True),  # outbound, inbound or engagement
     Column("sequence_step", Integer, primary_key=True, autoincrement=False),
-    _tenant(),
+    tenant_column(),
     Column("result", Json),  # counts
     Column("created_at", UtcTimestamp, nullable=False),
     Column("done_at", UtcTimestamp),
@@ -235,7 +229,7 @@ warmup_mails = Table(
     "app_mail_warmup_mails",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("mail_key", String(190), nullable=False),  # of the step, or of the email that it answers; unique
     Column("from_account_id", Id, nullable=False),
     Column("to_account_id", Id, nullable=False),
@@ -254,7 +248,7 @@ warmup_mails = Table(
 daily_figures = Table(
     "app_mail_daily",
     metadata,
-    _tenant(primary_key=True),
+    tenant_column(primary_key=True),
     Column("day", String(10), primary_key=True),  # UTC
     Column("campaign_id", Id, primary_key=True, autoincrement=False),  # 0: of no campaign
     Column("sender", String(190), primary_key=True),
@@ -271,7 +265,7 @@ days = Table(
     "app_mail_days",
     metadata,
     Column("day", String(10), primary_key=True),  # UTC
-    _tenant(primary_key=True),
+    tenant_column(primary_key=True),
     Column("is_stale", SmallInteger, nullable=False),  # its figures must be computed again
 )
 
@@ -281,7 +275,7 @@ webhook_endpoints = Table(
     "app_webhook_endpoints",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("url", String(500), nullable=False),
     Column("credential", String(64), nullable=False),  # the name of a setting with the secret: WEBHOOK_…
     Column("events", Json),  # a list of types; NULL: all
@@ -299,7 +293,7 @@ webhook_deliveries = Table(
     "app_webhook_deliveries",
     metadata,
     Column("id", Id, primary_key=True),
-    _tenant(),
+    tenant_column(),
     Column("endpoint_id", Id, nullable=False),
     Column("event_key", String(190), nullable=False),  # unique with the endpoint; the webhook-id header
     Column("event_type", String(64), nullable=False),

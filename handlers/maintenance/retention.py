@@ -16,6 +16,7 @@ from handlers.mailroom.daily_figures import KEPT_SETTING, USUALLY_KEPT_DAYS
 from handlers.mailroom.tables import RECEIVED, deliveries, provider_events, warmup_mails, webhook_deliveries
 from handlers.maintenance.purge import purge_where
 from handlers.outreach.tables import TEMPLATE_PREFIX, blast_mails, blasts
+from handlers.payloads import DEFAULT_TENANT
 from handlers.prospects.answer_cache import USUAL_DAYS
 from handlers.prospects.tables import cached_answers
 from mayfly import Dead, Job, setting
@@ -42,7 +43,8 @@ def _template_is_old(before: datetime) -> ColumnElement[bool]:
     own = templates.c.template_key == literal(TEMPLATE_PREFIX) + blasts.c.blast
     lasts = select(blasts.c.job_id).where(own, or_(blasts.c.state != "sent", blasts.c.finished_at >= before))
     t = templates.c
-    return and_(t.template_key.startswith(TEMPLATE_PREFIX, autoescape=True), t.created_at < before, ~lasts.exists())
+    is_of_blast = and_(t.tenant_id == DEFAULT_TENANT, t.template_key.startswith(TEMPLATE_PREFIX, autoescape=True))
+    return and_(is_of_blast, t.created_at < before, ~lasts.exists())
 
 
 def _campaign_has_ended(campaign_id: ColumnElement[int], before: datetime) -> ColumnElement[bool]:

@@ -16,6 +16,7 @@ from handlers.mail.templates import with_texts
 from handlers.outreach import audiences, tables
 from handlers.outreach.audiences import Recipient
 from handlers.outreach.payloads import Outreach
+from handlers.payloads import DEFAULT_TENANT
 from handlers.suppressions import canonical, suppressed
 from mayfly import Job, batch, enqueue_many
 
@@ -74,7 +75,7 @@ def _take_step(
     job: Job, outreach: Outreach, state: BlastProgress, found: list[Recipient], mails: Mails
 ) -> BlastProgress:
     valid = _by_address(found)
-    stopped = suppressed(job, list(valid))
+    stopped = suppressed(job, DEFAULT_TENANT, list(valid))
     excluded = tables.mailed_by(job, outreach.without, list(valid))
     wanted = [address for address in valid if address not in stopped and address not in excluded]
 

@@ -8,6 +8,7 @@ from sqlalchemy import Column, Connection, Integer, String, Table, func, select,
 from handlers.mail.tables import templates
 from handlers.mail.templates import find_template
 from handlers.outreach.payloads import Outreach
+from handlers.payloads import DEFAULT_TENANT
 from handlers.schema import Id, Json, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Dead, Job
@@ -53,13 +54,13 @@ def template_key(blast: str) -> str:
 def begin(job: Job, outreach: Outreach) -> None:
     """Store the template and the row of this job, once. All jobs of a blast send the same texts."""
     key, texts, now = template_key(outreach.blast), (outreach.subject, outreach.text, outreach.html), job.now
-    names = ("subject", "text_body", "html_body")
-    template = {"template_key": key, "created_at": now, **dict(zip(names, texts, strict=True))}
+    named_texts = dict(zip(("subject", "text_body", "html_body"), texts, strict=True))
+    template = {"tenant_id": DEFAULT_TENANT, "template_key": key, "created_at": now, **named_texts}
     row = {"job_id": job.id, "blast": outreach.blast, "state": "sending", "started_at": now}
 
     def write(connection: Connection) -> None:
         insert_missing(connection, templates, template)
-        if tuple(connection.execute(find_template(key)).one()) != texts:
+        if tuple(connection.execute(find_template(DEFAULT_TENANT, key)).one()) != texts:
             raise Dead(f"the blast {outreach.blast} exists with another text: use another name")
         insert_missing(connection, blasts, {**row, **dict.fromkeys(FIGURES, 0)})
 

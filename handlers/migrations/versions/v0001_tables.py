@@ -12,7 +12,7 @@ from sqlalchemy import (
     String,
 )
 
-from handlers.migrations.ddl import create_index, create_table
+from handlers.migrations.ddl import create_index, create_table, tenant_column
 from handlers.schema import Id, LongText, UtcTimestamp
 
 revision = "0001"
@@ -59,6 +59,7 @@ def create_shared_tables() -> None:
     )
     create_table(
         "app_suppressions",
+        tenant_column(primary_key=True),
         Column("address", String(190), primary_key=True),
         Column("reason", String(16), nullable=False),
         Column("detail", LongText),
@@ -133,6 +134,7 @@ def create_posts() -> None:
 def create_mail() -> None:
     create_table(
         "app_templates",
+        tenant_column(primary_key=True),
         Column("template_key", String(190), primary_key=True),
         Column("subject", String(500), nullable=False),
         Column("text_body", LongText),
@@ -424,6 +426,7 @@ def create_campaigns() -> None:
     create_table(
         "app_campaigns",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("name", String(60), nullable=False),
         Column("status", String(16), nullable=False, server_default="DRAFT"),
         Column("zone", String(64), nullable=False),
@@ -443,11 +446,12 @@ def create_campaigns() -> None:
         ),
         CheckConstraint("slot_seconds >= 1 AND per_slot >= 1", name="app_campaigns_slots"),
     )
-    create_index("app_campaigns_name", "app_campaigns", "name", unique=True)
+    create_index("app_campaigns_name", "app_campaigns", "tenant_id", "name", unique=True)
     create_index("app_campaigns_by_status", "app_campaigns", "status")
     create_table(
         "app_campaign_step_groups",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("campaign_id", Id, nullable=False),
         Column("day", Integer, nullable=False),
         CheckConstraint("day >= 0", name="app_campaign_step_groups_day"),
@@ -456,6 +460,7 @@ def create_campaigns() -> None:
     create_table(
         "app_campaign_steps",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("group_id", Id, nullable=False),
         Column("position", Integer, nullable=False),
         Column("channel", String(16), nullable=False),
@@ -473,6 +478,7 @@ def create_campaigns() -> None:
 def create_executions() -> None:
     create_table(
         "app_enrolments",
+        tenant_column(),
         Column("campaign_id", Id, primary_key=True, autoincrement=False),
         Column("contact_id", Id, primary_key=True, autoincrement=False),
         Column("email_key", String(190)),
@@ -485,6 +491,7 @@ def create_executions() -> None:
     create_index("app_enrolments_contact", "app_enrolments", "contact_id")
     create_table(
         "app_step_executions",
+        tenant_column(),
         Column("campaign_id", Id, primary_key=True, autoincrement=False),
         Column("step_id", Id, primary_key=True, autoincrement=False),
         Column("contact_id", Id, primary_key=True, autoincrement=False),
@@ -511,16 +518,19 @@ def create_contacts() -> None:
     create_table(
         "app_lead_groups",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("name", String(190), nullable=False),
     )
     create_table(
         "app_campaign_lead_groups",
+        tenant_column(),
         Column("campaign_id", Id, primary_key=True, autoincrement=False),
         Column("lead_group_id", Id, primary_key=True, autoincrement=False),
     )
     create_table(
         "app_contacts",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("lead_group_id", Id, nullable=False),
         Column("email", String(190)),
         Column("phone", String(32)),
@@ -535,10 +545,11 @@ def create_contacts() -> None:
         CheckConstraint("phone LIKE '+%'", name="app_contacts_country_code"),
     )
     create_index("app_contacts_group", "app_contacts", "lead_group_id", "id")
-    create_index("app_contacts_email", "app_contacts", "email")
-    create_index("app_contacts_phone", "app_contacts", "phone")
+    create_index("app_contacts_email", "app_contacts", "tenant_id", "email")
+    create_index("app_contacts_phone", "app_contacts", "tenant_id", "phone")
     create_table(
         "app_bans",
+        tenant_column(primary_key=True),
         Column("kind", String(16), primary_key=True),
         Column("value", String(190), primary_key=True),
         Column("created_at", UtcTimestamp, nullable=False),
@@ -551,6 +562,7 @@ def create_senders() -> None:
     create_table(
         "app_sender_accounts",
         Column("id", Id, primary_key=True, autoincrement=True),
+        tenant_column(),
         Column("name", String(60), nullable=False),
         Column("provider", String(16), nullable=False),
         Column("address", String(190), nullable=False),
@@ -569,9 +581,10 @@ def create_senders() -> None:
         CheckConstraint("provider IN ('smtp', 'gmail', 'twilio')", name="app_sender_accounts_provider"),
         CheckConstraint("health BETWEEN 0 AND 100", name="app_sender_accounts_health"),
     )
-    create_index("app_sender_accounts_name", "app_sender_accounts", "name", unique=True)
+    create_index("app_sender_accounts_name", "app_sender_accounts", "tenant_id", "name", unique=True)
     create_table(
         "app_sender_days",
+        tenant_column(),
         Column("sender_id", Id, primary_key=True, autoincrement=False),
         Column("local_date", String(10), primary_key=True),
         Column("day_limit", Integer, nullable=False),
@@ -580,6 +593,7 @@ def create_senders() -> None:
     )
     create_table(
         "app_gmail_tokens",
+        tenant_column(),
         Column("sender_id", Id, primary_key=True, autoincrement=False),
         Column("access_token", LongText),
         Column("expires_at", UtcTimestamp),

@@ -122,7 +122,7 @@ def test_the_last_message_of_a_quota_is_granted_once(
     world.insert(t.executions, *({**keys, "contact_id": number} for number in (1, 2)))
     now = database().now
     sender, campaign = world.database.run_sqlalchemy(
-        lambda connection: (load_senders(connection, "sms", now)[0], load_campaign(connection, 1))
+        lambda connection: (load_senders(connection, "default", "sms", now)[0], load_campaign(connection, 1))
     )
     first, second = (StepMessage(campaign=1, step=1, contact=number) for number in (1, 2))
     job = runner_job(platform_url, 1)
@@ -312,7 +312,7 @@ def test_one_runner_refreshes_a_token_while_others_use_the_old_one_or_wait(
     world.insert(t.gmail_tokens, {"sender_id": 1, **old})
     is_asked, may_answer = Event(), Event()
     servers.before_token = lambda: (is_asked.set(), may_answer.wait(DEADLINE))[0]  # type: ignore[func-returns-value]
-    [sender] = world.database.run_sqlalchemy(lambda connection: load_senders(connection, "email", now))
+    [sender] = world.database.run_sqlalchemy(lambda connection: load_senders(connection, "default", "email", now))
     first, second = runner_job(platform_url, 1), runner_job(platform_url, 2)
     found: list[str] = []
 

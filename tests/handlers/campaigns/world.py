@@ -43,9 +43,11 @@ class World:
         change = update(table).where(*conditions).values(**values)
         self.database.run_sqlalchemy(lambda connection: connection.execute(change))
 
-    def template(self, key: str, subject: str = "Hello {{ name }}", text: str = "Dear {{ name }}") -> None:
+    def template(
+        self, key: str, subject: str = "Hello {{ name }}", text: str = "Dear {{ name }}", tenant_id: str = "default"
+    ) -> None:
         texts = {"subject": subject, "text_body": text, "html_body": None, "created_at": CREATED}
-        self.insert(templates, {"template_key": key, **texts})
+        self.insert(templates, {"tenant_id": tenant_id, "template_key": key, **texts})
 
     def campaign(
         self,

@@ -20,7 +20,7 @@ DAY_ONE = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 def add_campaign(office: MailOffice) -> None:
-    """Campaign 3 with contact 4, who is Bob, and another one."""
+    """Campaign 3 with contact 4, which is Bob, and another one."""
     now = "2026-05-01 00:00:00"
     campaign = {"id": 3, "name": "spring", "status": "ACTIVE", "zone": "UTC", "created_at": now}
     insert(office.url, "app_campaigns", campaign)
@@ -93,6 +93,22 @@ def test_the_third_soft_bounce_within_30_days_is_hard(office: MailOffice) -> Non
 
     assert statuses == [("sent", "soft")] * 3 + [("bounced", "hard")]
     assert office.rows("SELECT address, reason FROM app_suppressions") == [(BOB, "bounced")]
+
+
+@pytest.mark.every_database
+def test_a_hard_bounce_concerns_one_tenant(office: MailOffice) -> None:
+    """The same address and campaign of another tenant do not change."""
+    add_campaign(office)  # of the tenant `default`
+    office.send(tenant_id="acme")
+    office.send("2@shop.example", id=2)
+
+    office.receive(SHAPES["dsn"].raw(), tenant_id="acme")
+
+    assert office.rows("SELECT tenant_id, status FROM app_mail_deliveries ORDER BY id") == [
+        ("acme", "bounced"), ("default", "sent"),
+    ]  # fmt: skip
+    assert office.rows("SELECT tenant_id, address FROM app_suppressions") == [("acme", BOB)]
+    assert office.rows("SELECT contact_id FROM app_enrolments WHERE stopped_at IS NOT NULL") == []
 
 
 @SQLITE

@@ -66,6 +66,33 @@ def test_a_repeated_email_has_one_row(office: MailOffice, post: Post) -> None:
 
 
 @SQLITE
+@pytest.mark.parametrize("key", ["welcome:7", "k" * 150])
+def test_two_tenants_may_use_one_key(office: MailOffice, post: Post, key: str) -> None:
+    """Each sends its email once."""
+    for _ in range(2):
+        for tenant in ("acme", "bolt", "default"):
+            send_one(office, key=key, tenant_id=tenant)
+
+    assert len(post.taken) == 3
+    assert office.rows("SELECT tenant_id FROM app_mail_deliveries ORDER BY id") == [
+        ("acme",),
+        ("bolt",),
+        ("default",),
+    ]
+
+
+@SQLITE
+def test_bulk_mail_is_cancelled_if_its_own_tenant_has_suppressed_the_address(office: MailOffice, post: Post) -> None:
+    suppression = {"tenant_id": "acme", "address": BOB, "reason": "complained", "created_at": NOON}
+    insert(office.url, "app_suppressions", suppression)
+
+    for tenant in ("acme", "bolt"):
+        send_one(office, tenant_id=tenant, unsubscribe="https://shop.example/leave")
+
+    assert office.rows("SELECT tenant_id FROM app_mail_deliveries") == [("bolt",)]
+
+
+@SQLITE
 @pytest.mark.parametrize(
     ("reply", "status"), [("550 5.1.1 no such user", "bounced"), ("554 5.7.1 spam", "failed"), ("452 later", "sent")]
 )
@@ -140,6 +167,14 @@ def test_an_email_of_a_campaign_is_sent_from_its_template(office: MailOffice, po
         ("UPDATE app_enrolments SET stop_reason = 'bounced'", "the contact 4 is not contacted: bounced"),
         ("UPDATE app_contacts SET banned = 1", "the contact 4 is not contacted: banned"),
         ("UPDATE app_contacts SET email = NULL", "the contact 4 does not exist, or has no email address"),
+        (
+            "UPDATE app_campaigns SET tenant_id = 'acme'",
+            "the campaign 3 does not belong to the tenant default",
+        ),
+        (
+            "UPDATE app_contacts SET tenant_id = 'acme'",
+            "the contact 4 does not exist, or has no email address",
+        ),
         ("DELETE FROM app_campaigns", "There is no campaign 3; `mayfly campaigns list` lists them."),
     ],
 )

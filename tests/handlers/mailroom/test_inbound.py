@@ -312,12 +312,12 @@ def test_a_reply_does_not_reach_another_tenant(office: MailOffice) -> None:
 @pytest.mark.parametrize(("shape", "complaints"), [("arf", 1), ("arf: not spam", 0), ("arf without a message id", 0)])
 def test_a_complaint_suppresses_the_recipient_of_the_email(office: MailOffice, shape: str, complaints: int) -> None:
     """Not an address that the report names: reports can be forged."""
-    office.send()
+    office.send(tenant_id="acme")
 
-    office.receive(SHAPES[shape].raw())
+    office.receive(SHAPES[shape].raw(), tenant_id="acme")
 
-    suppressed = office.rows("SELECT address, reason FROM app_suppressions")
-    assert suppressed == [(BOB, "complained")] * complaints
+    suppressed = office.rows("SELECT tenant_id, address, reason FROM app_suppressions")
+    assert suppressed == [("acme", BOB, "complained")] * complaints
     assert office.rows("SELECT status FROM app_mail_deliveries") == [("complained" if complaints else "sent",)]
 
 

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from handlers.mail.bounces import is_bounce
-from handlers.mail.bulk import address_of, token_for
+from handlers.mail.bulk import UnsubscribeLinks, owner_of, token_for
+from handlers.mail.payloads import Mail
+from handlers.outreach.payloads import Unsubscribe
 from mayfly import enqueue
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
@@ -93,7 +95,7 @@ def test_a_pending_mail_to_an_unsubscribed_address_is_cancelled(tables: Tables, 
 @SQLITE
 def test_a_forged_token_is_refused(tables: Tables) -> None:
     """Knowing an address is not enough to unsubscribe it."""
-    ours, theirs = token_for("ann@example.com", "s3cret"), token_for("bob@example.com", "guessed")
+    ours, theirs = token_for("acme", "ann@example.com", "s3cret"), token_for("acme", "bob@example.com", "guessed")
     enqueue("unsubscribe", {"token": theirs})
     enqueue("unsubscribe", {"token": f"{theirs.partition('.')[0]}.{ours.partition('.')[2]}"})
 
@@ -105,14 +107,27 @@ def test_a_forged_token_is_refused(tables: Tables) -> None:
 @given(st.from_regex(r"[A-Za-z0-9_.-]{1,80}", fullmatch=True))
 def test_any_token_is_read_or_refused(token: str) -> None:
     """Never an unexpected error."""
-    assert address_of(token, "s3cret") is None
+    assert owner_of(token, "s3cret") is None
 
 
 @in_full(50)
-@given(st.emails())
-def test_a_token_contains_its_address(address: str) -> None:
-    """In canonical form."""
-    assert address_of(token_for(address.upper(), "s3cret"), "s3cret") == address.lower()
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", fullmatch=True), st.emails())
+def test_a_token_contains_its_tenant_and_address(tenant_id: str, address: str) -> None:
+    """The address in canonical form."""
+    assert owner_of(token_for(tenant_id, address.upper(), "s3cret"), "s3cret") == (tenant_id, address.lower())
+
+
+def test_the_longest_link_fits_into_an_email(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its token into the payload of `unsubscribe`."""
+    monkeypatch.setenv("UNSUBSCRIBE_URL", f"https://shop.example/{'a' * 172}{{token}}")
+    monkeypatch.setenv("UNSUBSCRIBE_SECRET", "s3cret")
+    address = f"{'b' * 64}@{'c' * 125}"
+
+    link = UnsubscribeLinks("t" * 64).link_for(address)
+
+    mail = Mail.model_validate({"to": address, "subject": "Hello", "text": "Dear you", "unsubscribe": link})
+    assert mail.unsubscribe == link
+    assert Unsubscribe(token=link.removeprefix(f"https://shop.example/{'a' * 172}"))
 
 
 def test_a_suppression_in_upper_case_is_refused_by_the_table(tables: Tables) -> None:
