@@ -46,4 +46,6 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
 def tenant_column(primary_key: bool = False) -> Column[str]:
     """Of rows that belong to a tenant. An application with one tenant leaves it out: it is `default`."""
-    return Column("tenant_id", String(MAX_TENANT_LENGTH), nullable=False, primary_key=primary_key)
+    return Column(
+        "tenant_id", String(MAX_TENANT_LENGTH), nullable=False, primary_key=primary_key, server_default="default"
+    )

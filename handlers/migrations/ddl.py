@@ -1,10 +1,8 @@
 """Idempotent CREATE TABLE and CREATE INDEX: MySQL commits each DDL statement separately."""
 
 from alembic import op
-from sqlalchemy import Column, String, inspect
+from sqlalchemy import Column, inspect
 from sqlalchemy.schema import SchemaItem
-
-MAX_TENANT_LENGTH = 64
 
 
 def create_table(name: str, *items: SchemaItem) -> None:
@@ -28,10 +26,3 @@ def create_index(name: str, table: str, *columns: str, unique: bool = False) -> 
     ):
         return
     op.create_index(name, table, list(columns), unique=unique)
-
-
-def tenant_column(primary_key: bool = False) -> Column[str]:
-    """An application with one tenant need not write it."""
-    return Column(
-        "tenant_id", String(MAX_TENANT_LENGTH), nullable=False, primary_key=primary_key, server_default="default"
-    )

@@ -92,7 +92,6 @@ COVERED_BY = {
         "campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",
         "campaigns/test_events.py::test_a_pause_cancels_what_is_pending_and_a_resume_plans_it_again",
     ),
-    "campaigns/preview.py": ("campaigns/test_cli.py::test_a_preview_shows_what_a_launch_does_and_writes_nothing",),
     "campaigns/senders.py": (
         "campaigns/test_sending.py::test_each_contact_gets_each_step_once_and_in_order",
         "campaigns/test_providers.py::test_a_revoked_account_has_a_cooldown_and_others_send_its_messages",

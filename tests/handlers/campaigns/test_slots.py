@@ -73,8 +73,8 @@ def test_the_same_key_has_the_same_jitter(key: str) -> None:
 
 
 def sender(number: int, sends: int = 0, **fields: Any) -> Sender:
-    usual = {"provider": "smtp", "address": "a@b", "credential": "SENDER_X", "zone": ZoneInfo("UTC"), "limit": 10,
-             "health": 100, "cooldown_until": None}  # fmt: skip
+    usual = {"tenant_id": "default", "provider": "smtp", "address": "a@b", "credential": "SENDER_X",
+             "zone": ZoneInfo("UTC"), "limit": 10, "health": 100, "cooldown_until": None}  # fmt: skip
     return Sender(id=number, name=f"s{number}", sends=sends, **{**usual, **fields})
 
 

@@ -1,0 +1,1 @@
+"""The app_ tables as the first release creates them, one module per area."""
