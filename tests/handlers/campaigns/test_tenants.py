@@ -1,7 +1,6 @@
 """Tenants share a database: what one of them has, or what its contacts do, changes nothing for another."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
@@ -25,7 +24,7 @@ BOB = "bob@example.com"
 
 
 @pytest.fixture
-def two_tenants(world: World) -> Iterator[World]:
+def two_tenants(world: World) -> World:
     """Each has a campaign `spring` with a sender `ann`, a template `hello`, and Bob as contact."""
     for number, tenant in enumerate(TENANTS, 1):
         world.template("hello", subject=f"Hello from {tenant}", tenant_id=tenant)
