@@ -24,6 +24,8 @@ class Timing(NamedTuple):
     # Figures of live runners in the database.
     figures_seconds: float = 2.0  # between two writes; the first comes this long after the start of the cycle
     figures_timeout_seconds: float = 1.0  # for one write: the dispatcher must not wait long for a slow database
+    # Launchers.
+    engine_seconds: float = 10.0  # for one command of an engine
     # Lingering runners.
     idle_runner_seconds: float = 15.0  # a runner in an empty lane waits for this long
     # Leases.

@@ -225,7 +225,13 @@ def _dotted(key: Key) -> str:
 # --- names ------------------------------------------------------------------------------------------------
 
 _DEPTHS = {"pools": 2, **dict.fromkeys(TABLES, 3)}  # of keys; all others have one part
-_SINGULAR = {"lanes": "a lane", "pools": "a pool", "console_accounts": "an account", "sources": "a source"}
+_SINGULAR = {
+    "lanes": "a lane",
+    "pools": "a pool",
+    "console_accounts": "an account",
+    "sources": "a source",
+    "launchers": "a launcher",
+}
 _VARIABLES = (HOME, *(variable_of((name,)) for name in PLAIN), *SECRET_FILES.values())
 _EXAMPLES = {
     "LANES": "LANES__SEND_EMAIL__MAX_WORKERS=8",

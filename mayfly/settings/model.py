@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from pydantic.fields import FieldInfo
 
 from mayfly.settings import types as t
+from mayfly.settings.launcher_model import LauncherModel, launcher_conflicts, resolved
 from mayfly.settings.source_model import SourceModel, source_conflicts
 from mayfly.settings.sources import HOME
 from mayfly.settings.types import KIB, MIB, setting
@@ -49,6 +50,9 @@ class LaneOnlyModel(BaseModel, frozen=True, extra="forbid", hide_input_in_errors
     external: t.Flag = setting(
         False,
         "no runners are started; external workers [pull the jobs](../how-to/pull-workers.md#workers-in-any-language)",
+    )
+    launcher: Annotated[t.Name | None, Field(title="the name of a launcher")] = setting(
+        None, "starts the runners of this lane [on other machines](../how-to/launchers.md); none: on this host"
     )
     latency_target: t.Duration | None = setting(
         None,
@@ -264,6 +268,9 @@ class SettingsModel(BaseModel):
     sources: Annotated[dict[t.SourceName, SourceModel], Field(title="a table for each source")] = setting(
         {}, "[tables of the application whose rows become jobs](#sources); only in `mayfly.toml`"
     )
+    launchers: Annotated[dict[t.Name, LauncherModel], Field(title="a table for each launcher")] = setting(
+        {}, "[engines that start runners on other machines](#launchers); only in `mayfly.toml`"
+    )
 
     def as_plain(self) -> Settings:
         """What the rest of the product gets: validated, and without pydantic."""
@@ -276,6 +283,7 @@ class SettingsModel(BaseModel):
             name: SourceSettings(**{**dict(each), "name": name, "lane": each.lane or name})
             for name, each in self.sources.items()
         }
+        fields["launchers"] = {name: resolved(name, each) for name, each in self.launchers.items()}
         return Settings(**fields, unset_lane=LaneSettings(**dict(LaneModel())))
 
     @field_validator("log_dir", "state_dir", "metrics_textfile", "schedule_files")
@@ -319,9 +327,23 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, list[Key]]]:
             pools = f"pools are {', '.join(sorted(settings.pools))}" if settings.pools else "there are none yet"
             rule = f"is not a pool; {pools}, and POOLS__NAME=3 or [pools] in mayfly.toml adds one"
             yield rule, [("lanes", name, "pool")]
+        if lane.launcher is not None:
+            for rule in _launcher_rules(settings, lane.launcher, lane.external):
+                yield rule, [("lanes", name, "launcher")]
     for source in settings.sources.values():
         for rule, field in source_conflicts(source, settings):
             yield rule, [("sources", source.name, field)]
+    for launcher in settings.launchers.values():
+        for rule, key in launcher_conflicts(launcher, settings):
+            yield rule, [tuple(key)]
+
+
+def _launcher_rules(settings: Settings, launcher: str, is_external: bool) -> Iterator[str]:
+    if launcher not in settings.launchers:
+        known = f"those are {', '.join(sorted(settings.launchers))}" if settings.launchers else "there are none yet"
+        yield f"is not a launcher; {known}, and [launchers.{launcher}] in mayfly.toml adds one"
+    if is_external:
+        yield "has no effect in an external lane, where no runners are started; remove one of the two"
 
 
 # --- metadata of the fields -------------------------------------------------------------------------------
@@ -330,8 +352,9 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "lanes": LaneModel,
     "console_accounts": AccountModel,
     "sources": SourceModel,
+    "launchers": LauncherModel,
 }
-ONLY_IN_TOML = ("sources",)  # SQL from the environment would be too easy to inject
+ONLY_IN_TOML = ("sources", "launchers")  # SQL and commands from the environment would be too easy to inject
 
 
 def field_of(key: Key) -> FieldInfo:

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 import mayfly
 from mayfly.errors import SettingsError
 from mayfly.settings.sources import content_of, find_home
-from mayfly.settings.values import AccountSettings, LaneSettings, Secret, Settings, SourceSettings, database_url
+from mayfly.settings.values import (
+    AccountSettings,
+    LaneSettings,
+    LauncherSettings,
+    Secret,
+    Settings,
+    SourceSettings,
+    database_url,
+)
 
 if TYPE_CHECKING:
     from mayfly.settings.loading import Loaded, Reading
@@ -105,6 +113,8 @@ def _decoder(environ: Mapping[str, str], files: Mapping[Path, bytes | None]) -> 
                 return AccountSettings(**account)
             case {"!source": source}:
                 return SourceSettings(**_with_tuples(source))
+            case {"!launcher": launcher}:
+                return LauncherSettings(**_with_tuples(launcher))
             case {"!secret": ["default", text]}:
                 return Secret(text)
             case {"!secret": ["variable", name]}:
@@ -171,10 +181,11 @@ def _encoded(settings: Settings, reading: "Reading") -> bytes:
     return json.dumps({**vars(settings), **secrets, "console_accounts": accounts}, default=_tagged).encode()
 
 
-def _tagged(value: Path | LaneSettings | SourceSettings) -> dict[str, Any]:
-    if isinstance(value, Path):
-        return {"!path": str(value)}
-    return {"!source" if isinstance(value, SourceSettings) else "!lane": vars(value)}
+_TAGS = {LaneSettings: "!lane", SourceSettings: "!source", LauncherSettings: "!launcher"}
+
+
+def _tagged(value: Path | LaneSettings | SourceSettings | LauncherSettings) -> dict[str, Any]:
+    return {"!path": str(value)} if isinstance(value, Path) else {_TAGS[type(value)]: vars(value)}
 
 
 def _place(reading: "Reading", key: tuple[str, ...], secret: Secret) -> list[Any]:
@@ -195,7 +206,7 @@ def _place(reading: "Reading", key: tuple[str, ...], secret: Secret) -> list[Any
 def _identity(environ: Mapping[str, str], home: Path) -> list[str]:
     """What selects the file. Includes all names of variables: only the model warns of misspelled ones."""
     # A checkout changes without its version.
-    modules = ("model", "types", "values", "sources", "loading", "snapshot")
+    modules = ("model", "source_model", "launcher_model", "types", "values", "sources", "loading", "snapshot")
     code = [(Path(__file__).parent / f"{name}.py").stat() for name in modules]
     return [
         mayfly.__version__,

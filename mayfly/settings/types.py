@@ -140,6 +140,7 @@ _MAIL_ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+"  # strict: it
 _ARGON2 = r"\$argon2id\$v=[0-9]+\$m=[0-9]+,t=[0-9]+,p=[0-9]+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{22,}"
 # The format of Standard Webhooks: the base64 of 24 to 64 bytes.
 _WEBHOOK_SECRET = r"whsec_(?:X{4}){8,20}(?:X{4}(?:X{2}==)?|X{2}==|X{3}=)?".replace("X", "[A-Za-z0-9+/]")
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")  # for shells and engines
 _IDENTIFIER = r"[^\W\d]\w*"
 _MODULE = rf"{_IDENTIFIER}(\.{_IDENTIFIER})*"
 _PRINTABLE = r"[^\p{C}\p{Z}]"  # and no whitespace

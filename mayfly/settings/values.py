@@ -6,15 +6,17 @@ validated; for the type checker they have the fields of the models.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
+    from mayfly.settings.launcher_model import LauncherModel
     from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel
     from mayfly.settings.source_model import SourceModel
 else:  # importing pydantic takes 150 ms
-    AccountModel, LaneModel, LaneOnlyModel, SettingsModel, SourceModel = (type("Model", (), {}) for _ in range(5))
+    AccountModel, LaneModel, LaneOnlyModel = (type("Model", (), {}) for _ in range(3))
+    LauncherModel, SettingsModel, SourceModel = (type("Model", (), {}) for _ in range(3))
 
 # Names of lanes, pools and accounts: they fit the column, and need no escaping in a log line or a URL.
 NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -, the first one a letter, a digit or _"
@@ -25,6 +27,9 @@ SOURCE_PATTERN = r"^[A-Za-z0-9_]{1,32}$"
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # each has the rights of those before it
+PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.\.\.)?)\}")  # in the commands of launchers
+PresetName = Literal["slurm", "kubernetes", "ssh"]
+PRESET_NAMES: tuple[PresetName, ...] = get_args(PresetName)
 SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")  # the default; these may be missing, others may not
 
 
@@ -90,6 +95,25 @@ class SourceSettings(ReadOnly, SourceModel):
         return self.failed if self.cancelled is None else self.cancelled
 
 
+class LauncherSettings(ReadOnly, LauncherModel):
+    """How an engine starts runners; the lines of the preset are filled in."""
+
+    name: str
+    command: Sequence[str]  # type: ignore[assignment]
+    submit: Sequence[str]  # type: ignore[assignment]
+    status: Sequence[str]  # type: ignore[assignment]
+    cancel: Sequence[str]  # type: ignore[assignment]
+
+    @property
+    def text(self) -> str:
+        """The standard input of `submit`, with placeholders."""
+        return self.manifest or ""
+
+    @property
+    def has_log_file(self) -> bool:
+        return any("{log_file}" in item for item in (*self.submit, *(self.output or ())))
+
+
 class Settings(ReadOnly, SettingsModel):
     """All settings of one installation."""
 
@@ -97,6 +121,7 @@ class Settings(ReadOnly, SettingsModel):
     lanes: Mapping[str, LaneSettings]  # type: ignore[assignment]
     console_accounts: Mapping[str, AccountSettings]  # type: ignore[assignment]
     sources: Mapping[str, SourceSettings]  # type: ignore[assignment]
+    launchers: Mapping[str, LauncherSettings]  # type: ignore[assignment]
 
     @property
     def longest_linger(self) -> float:

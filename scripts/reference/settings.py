@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from pydantic.fields import FieldInfo
 
 from mayfly.settings import load
+from mayfly.settings.launcher_model import COMMAND_LINES, LauncherModel
 from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values, variable_of
 from mayfly.settings.source_model import SourceModel
 from scripts.reference.markdown import table
@@ -16,7 +17,8 @@ BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
 def page(current: str) -> str:
     """The page with a new table between each pair of markers."""
     tables = {
-        "settings": settings_rows(), "lanes": lanes_rows(), "accounts": accounts_rows(), "sources": sources_rows()
+        "settings": settings_rows(), "lanes": lanes_rows(), "accounts": accounts_rows(), "sources": sources_rows(),
+        "launchers": launchers_rows(),
     }  # fmt: skip
     for name, (head, *rows) in tables.items():
         start, end = f"<!-- {name}: written by scripts/docs reference -->\n", f"<!-- end of {name} -->"
@@ -57,6 +59,20 @@ def sources_rows() -> list[tuple[str, ...]]:
         for name, field in SourceModel.model_fields.items()
     ]
     return [("name", "default", "allowed", "meaning"), *rows]
+
+
+def launchers_rows() -> list[tuple[str, ...]]:
+    rows = [
+        (f"`{name}`", _launcher_default(name, field), allowed_values(field), field.description or "")
+        for name, field in LauncherModel.model_fields.items()
+    ]
+    return [("name", "default", "allowed", "meaning"), *rows]
+
+
+def _launcher_default(name: str, field: FieldInfo) -> str:
+    if name in COMMAND_LINES or name == "manifest":
+        return "of the preset"
+    return "none" if field.default is None else f"`{field.default:g}`"
 
 
 def _source_default(field: FieldInfo) -> str:

@@ -21,7 +21,7 @@ def test_a_lane_without_settings_has_the_global_values(tmp_path: Path) -> None:
     assert of_lane(settings.lane("any")) == {
         "name": "any", "batch_size": 7, "max_workers": 9, "min_workers": 2, "concurrency": 100, "worker_timeout": 50,
         "is_long": False, "linger": 0, "rank": 0, "pool": None, "external": False, "latency_target": None,
-        "keep_successes": False, "on_doubt": None, "worker_memory": None,
+        "keep_successes": False, "on_doubt": None, "worker_memory": None, "launcher": None,
     }  # fmt: skip
 
 
@@ -50,6 +50,7 @@ def test_settings_of_a_lane_override_the_global_ones(tmp_path: Path) -> None:
         "name": "send_email", "batch_size": 5, "max_workers": 8, "min_workers": 1, "concurrency": 20,
         "worker_timeout": 50, "is_long": False, "linger": 0, "rank": -1, "pool": "email", "external": True,
         "latency_target": 300, "keep_successes": True, "on_doubt": "resend", "worker_memory": 1 << 30,
+        "launcher": None,
     }  # fmt: skip
     assert settings.pools == {"email": 3}
 

@@ -69,6 +69,7 @@ def in_toml(place: Place) -> None:
         f'alert_webhook_secret = "{WHSEC}"\n'
         f'[console_accounts.bob]\nrole = "viewer"\npassword_hash = "{HASH}"\n'
         '[lanes.mail]\nrank = 3\nworker_timeout = "3h"\n[lanes.web]\n[pools]\nemail = 2\n'
+        '[launchers.kubernetes]\nstart_timeout = "1h"\n[launchers.ssh]\nhost = "worker.example"\n'
     )
 
 

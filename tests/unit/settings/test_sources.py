@@ -188,7 +188,7 @@ def test_every_plain_setting_has_one_origin(tmp_path: Path) -> None:
     fields = [
         name.upper()
         for name in SettingsModel.model_fields
-        if name not in ("home", "console_accounts", "lanes", "pools", "sources")
+        if name not in ("home", "console_accounts", "lanes", "pools", "sources", "launchers")
     ]
     assert names == ["MAYFLY_HOME", *fields]
 
