@@ -1,6 +1,6 @@
 """Outcomes that are not yet written: several per transaction if jobs are fast, each at once if they are slow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mayfly import log_messages
@@ -20,6 +20,7 @@ from runner.job_runtime import JobTransaction
 MAX_BUFFER_SECONDS = 0.05  # after a crash, at most the jobs that finished in this time are repeated
 MAX_BUFFERED = 1000
 MAX_UNCOUNTED = 300
+MAX_PLAIN_BATCH = 100  # jobs: in larger batches the totals cost little
 MAX_UNCOUNTED_SECONDS = 1.0
 FAST_SECONDS = 0.005
 COMMIT_CHECK_SECONDS = 5.0  # usually enough for the restart of a server; counts as part of the job's time
@@ -61,9 +62,10 @@ class SettleBuffer:
             self.write()
 
     def write(self) -> None:
-        """Settle the buffered jobs, with their totals; those of a single job are written within a second."""
-        if len(self._buffered) == 1 and self._is_plain(self._buffered[0]):
-            self._settle_plain(self._buffered.pop())
+        """Settle the buffered jobs, with their totals; those of a small plain batch are written within a second."""
+        if self._is_plain_batch():
+            plain, self._buffered = self._buffered, []
+            self._settle_plain(plain)
         elif self._buffered:
             settled = settle(self._database, self._settler, self._buffered, self.tally, self._not_in_totals())
             if settled.events:
@@ -106,7 +108,7 @@ class SettleBuffer:
     def _settle_now(self, settlement: Settlement) -> None:
         """One commit per job. For a plain `done` that is one UPDATE, and its totals are written later."""
         if self._is_plain(settlement) and not self._buffered:
-            self._settle_plain(settlement)
+            self._settle_plain([settlement])
             self._write_late_totals()
         else:
             self._buffered.append(settlement)
@@ -116,12 +118,23 @@ class SettleBuffer:
         is_done = settlement.outcome.kind is OutcomeKind.DONE and not has_followups(settlement.job)
         return is_done and not is_kept_success(self._settler, settlement)
 
-    def _settle_plain(self, settlement: Settlement) -> None:
-        self._note_uncounted(settlement)
-        if settle_done(self._database, self._settler.worker_id, settlement):
-            self._uncounted.append(settlement)
-        else:
-            self.note_lost(settlement.job)
+    def _is_plain_batch(self) -> bool:
+        """Whether one statement without a transaction can settle the buffered jobs."""
+        jobs = self._buffered
+        if not 0 < len(jobs) <= min(MAX_PLAIN_BATCH, MAX_UNCOUNTED - len(self._uncounted)):
+            return False
+        claims, duration_ms = jobs[0].job.claims, jobs[0].duration_ms
+        return all(
+            self._is_plain(each) and each.job.claims == claims and each.duration_ms == duration_ms for each in jobs
+        )
+
+    def _settle_plain(self, settlements: Sequence[Settlement]) -> None:
+        for each in settlements:
+            self._note_uncounted(each)
+        lost = settle_done(self._database, self._settler.worker_id, settlements)
+        self._uncounted += [each for each in settlements if each.job not in lost]
+        for job in lost:
+            self.note_lost(job)
 
     def _write_late_totals(self) -> None:
         is_late = monotonic() - self._uncounted_at >= MAX_UNCOUNTED_SECONDS

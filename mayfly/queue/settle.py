@@ -79,14 +79,18 @@ def settle(
     return new.after_commit(database, settled)
 
 
-def settle_done(database: Database, worker_id: str, settlement: Settlement) -> bool:
-    """Settle one job that is done and has no follow-ups with a single statement; its totals are written later.
+def settle_done(database: Database, worker_id: str, settlements: Sequence[Settlement]) -> list[Job]:
+    """Settle jobs that are done, have no follow-ups and share token and duration with a single statement.
 
-    False if it is no longer ours. If the reply to a first try was lost, the job may already be settled.
+    Their totals are written later. Returns the jobs that are no longer ours. If the reply to a first try was lost, jobs
+    may be done already.
     """
-    statement, values = _update(worker_id, [settlement], database.clock.now())
-    changed = database.once(lambda connection: connection.execute(statement, values).rowcount)
-    return changed == 1 or is_done(database, worker_id, settlement.job)
+    statement, values = _update(worker_id, settlements, database.clock.now())
+    ids = [each.job.id for each in settlements] if len(settlements) > 1 else None
+    changed = database.once(lambda connection: connection.execute(statement, values, ids).rowcount)
+    if changed == len(settlements):
+        return []
+    return [each.job for each in settlements if not is_done(database, worker_id, each.job)]
 
 
 def is_done(database: Database, worker_id: str, job: Job) -> bool:

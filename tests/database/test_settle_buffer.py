@@ -24,6 +24,7 @@ from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_buffer, make_page, make_runtime, make_settler, rows_of
 from tests.factories import get_row, insert_rows
+from tests.statement_recorder import recorded_statements
 
 
 class Lines:
@@ -63,6 +64,41 @@ def test_the_totals_of_a_single_job_follow_later(database: Database, rival: Data
 
     assert (statuses, counted) == ({"done"}, [])
     assert [row.jobs for row in rows_of(rival, totals)] == [2]
+
+
+def test_a_small_batch_is_settled_by_one_statement(database: Database) -> None:
+    """Without a transaction of its own: most of the cost of a lane with few jobs. Its totals follow."""
+    insert_rows(database, 5)
+    outbox = make_buffer(database)
+    for job in claim_jobs(database, 5):
+        outbox.add(Settlement(job, DONE, 0))
+
+    with recorded_statements() as sent:
+        outbox.write()
+    outbox.flush()
+
+    assert [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"] == ["UPDATE"]  # SQLite begins each write
+    assert [row.jobs for row in rows_of(database, totals)] == [5]
+
+
+def test_a_small_batch_is_settled_without_a_job_that_was_lost(database: Database, rival: Database) -> None:
+    """The others are done and counted; the lost one is logged and belongs to its new owner."""
+    insert_rows(database, 3)
+    jobs = claim_jobs(database, 3)
+    settle(rival, make_settler(), [Settlement(jobs[1], RELEASED)], {})
+    sink = Lines()
+    outbox = make_buffer(database, Log(sink, "WORKER"))
+
+    for job in jobs:
+        outbox.add(Settlement(job, DONE, 0))
+    outbox.flush()
+
+    assert [get_row(rival, job.id).status for job in jobs] == ["done", "pending", "done"]
+    assert [f"Job {jobs[1].id} (noop): lost lease" in line for line in sink.written] == [True]
+    assert sorted((row.outcome, row.jobs) for row in rows_of(rival, totals) if row.outcome != "released") == [
+        ("done", 2),
+        (LOST_TOTALS, 1),
+    ]
 
 
 def test_an_immediate_outcome_is_committed_before_the_next_job(database: Database, rival: Database) -> None:
