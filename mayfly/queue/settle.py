@@ -82,8 +82,8 @@ def settle(
 def settle_done(database: Database, worker_id: str, settlements: Sequence[Settlement]) -> list[Job]:
     """Settle jobs that are done, have no follow-ups and share token and duration with a single statement.
 
-    Their totals are written later. Returns the jobs that are no longer ours. If the reply to a first try was lost, jobs
-    may be done already.
+    Their totals are written later. Returns the jobs that are no longer ours; after a lost reply, the others may be
+    done already.
     """
     statement, values = _update(worker_id, settlements, database.clock.now())
     ids = [each.job.id for each in settlements] if len(settlements) > 1 else None
