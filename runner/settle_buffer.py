@@ -123,9 +123,13 @@ class SettleBuffer:
         jobs = self._buffered
         if not 0 < len(jobs) <= min(MAX_PLAIN_BATCH, MAX_UNCOUNTED - len(self._uncounted)):
             return False
-        claims, duration_ms = jobs[0].job.claims, jobs[0].duration_ms
+        first = jobs[0]
         return all(
-            self._is_plain(each) and each.job.claims == claims and each.duration_ms == duration_ms for each in jobs
+            self._is_plain(each)
+            and each.job.claims == first.job.claims
+            and each.duration_ms == first.duration_ms
+            and each.outcome == first.outcome
+            for each in jobs
         )
 
     def _settle_plain(self, settlements: Sequence[Settlement]) -> None:

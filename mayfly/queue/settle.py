@@ -80,7 +80,7 @@ def settle(
 
 
 def settle_done(database: Database, worker_id: str, settlements: Sequence[Settlement]) -> list[Job]:
-    """Settle jobs that are done, have no follow-ups and share token and duration with a single statement.
+    """Settle jobs that are done, have no follow-ups and share token, duration and result, with a single statement.
 
     Their totals are written later. Returns the jobs that are no longer ours; after a lost reply, the others may be
     done already.

@@ -12,7 +12,7 @@ from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.log import Log, silent_log
 from mayfly.log_messages import Level
-from mayfly.queue.outcome import DONE, RELEASED, Settlement
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
 from mayfly.schema.metadata import attempts, totals
 from mayfly.schema.metadata import jobs as jobs_table
@@ -79,6 +79,19 @@ def test_a_small_batch_is_settled_by_one_statement(database: Database) -> None:
 
     assert [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"] == ["UPDATE"]  # SQLite begins each write
     assert [row.jobs for row in rows_of(database, totals)] == [5]
+
+
+def test_jobs_of_a_small_batch_keep_their_own_results(database: Database, rival: Database) -> None:
+    """Jobs that are done with different results cannot share a statement."""
+    insert_rows(database, 3)
+    jobs = claim_jobs(database, 3)
+    outbox = make_buffer(database)
+
+    for number, job in enumerate(jobs):
+        outbox.add(Settlement(job, Outcome(OutcomeKind.DONE, result=str(number)), 0))
+    outbox.flush()
+
+    assert [get_row(rival, job.id).result for job in jobs] == ["0", "1", "2"]
 
 
 def test_a_small_batch_is_settled_without_a_job_that_was_lost(database: Database, rival: Database) -> None:
