@@ -15,7 +15,8 @@ from tests.servers import Server
 # The rows of each table of a new database, referenced tables first.
 InitialRows = Sequence[tuple[Table, Sequence[RowMapping]]]
 
-
+# Mayfly has no ENUM types of PostgreSQL.
+ENUM_TYPES = "SELECT typname FROM pg_type WHERE typtype = 'e' AND typnamespace = current_schema()::regnamespace"
 # The tables of the current schema, without views.
 TABLE_NAMES = {
     "mysql": "SHOW FULL TABLES WHERE table_type = 'BASE TABLE'",
@@ -87,12 +88,15 @@ def wipe(server: Server, pooled: PooledDatabase) -> bool:
 
 
 def restore(connection: Connection, initial_rows: InitialRows) -> None:
-    """Restore its initial rows, and drop tables that a test has created for its application."""
+    """Restore its initial rows, and drop tables and types that a test has created for its application."""
     known = {table.name for table, _rows in initial_rows}
     foreign = sorted(set(connection.exec_driver_sql(TABLE_NAMES[connection.dialect.name]).scalars()) - known)
     if foreign:
         cascade = "" if connection.dialect.name == "sqlite" else " CASCADE"  # MariaDB ignores it
         connection.execute(text(f"DROP TABLE {', '.join(foreign)}{cascade}"))
+    if connection.dialect.name == "postgresql":
+        for name in connection.exec_driver_sql(ENUM_TYPES).scalars().all():
+            connection.exec_driver_sql(f"DROP TYPE {name}")
     filled = names_of_filled(connection, initial_rows)
     for table, _rows in reversed(initial_rows):
         if table.name in filled:
