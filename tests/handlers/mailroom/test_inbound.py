@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.mailroom.blobs import read_blob
@@ -85,7 +85,7 @@ def test_every_shape_is_stored(office: MailOffice) -> None:
 
 
 @SQLITE
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@in_full(30)
 @given(
     st.lists(
         st.one_of(st.sampled_from([b"\r\n", b"Subject: x", b"\r\n\r\n", b"--b", b"\xff\x00"]), st.binary(max_size=30))
