@@ -18,6 +18,7 @@ from mayfly.testing import drain
 from tests.handlers.mailroom.office import NOON, MailOffice
 from tests.handlers.mailroom.shapes import BOB, OURS, SHAPES, attached, large_attachment, message, multipart
 from tests.handlers.rows import insert
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 MESSAGE = "SELECT direction, type, status, message_id, from_address, subject, thread_key FROM app_mail_messages"

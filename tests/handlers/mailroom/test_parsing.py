@@ -8,6 +8,7 @@ from handlers.mailroom.bodies import html_from_text, text_from_html
 from handlers.mailroom.parsing import MAX_BODY_BYTES, ParsedMail, parse_mail, short_id
 from handlers.mailroom.reports import bounce_of, complaint_of, type_of
 from tests.handlers.mailroom.shapes import SHAPES, Shape, message
+from tests.hypothesis_profiles import in_full
 
 
 @pytest.mark.parametrize("name", SHAPES)
