@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from mayfly.schema.migrations import migrate
 from tests.databases import Databases, Template
 from tests.servers import Server
+from tests.sqlalchemy_engines import close_connections
 
 # The rows of each table of a new database, referenced tables first.
 InitialRows = Sequence[tuple[Table, Sequence[RowMapping]]]
@@ -54,6 +55,7 @@ class DatabasePool(ExitStack):
         server, clean = self._databases.server(engine_name), self._clean[engine_name, template]
         pooled = clean.pop() if clean else self._make(server, template)
         yield pooled.url
+        close_connections(pooled.url)
         if wipe(server, pooled):
             clean.append(pooled)
 

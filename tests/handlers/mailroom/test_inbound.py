@@ -224,7 +224,6 @@ FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.every_database
 def test_parsed_fields_are_a_message_too(office: MailOffice) -> None:
     """With the same rows as a raw one, and the same effects."""
     office.send(tenant_id="acme")
