@@ -11,18 +11,22 @@ from sqlalchemy.exc import DBAPIError
 from mayfly.schema.migrations import migrate
 from tests.databases import Databases, Template
 from tests.servers import Server
+from tests.sqlalchemy_engines import close_connections
 
 # The rows of each table of a new database, referenced tables first.
 InitialRows = Sequence[tuple[Table, Sequence[RowMapping]]]
 
-# Mayfly has no ENUM types of PostgreSQL.
-ENUM_TYPES = "SELECT typname FROM pg_type WHERE typtype = 'e' AND typnamespace = current_schema()::regnamespace"
+
 # The tables of the current schema, without views.
 TABLE_NAMES = {
     "mysql": "SHOW FULL TABLES WHERE table_type = 'BASE TABLE'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
 }
+
+
+# The enum types of the current schema, which outlive the tables that use them.
+TYPE_NAMES = "SELECT typname FROM pg_type WHERE typtype = 'e' AND typnamespace = current_schema()::regnamespace"
 
 
 class PooledDatabase(NamedTuple):
@@ -51,6 +55,7 @@ class DatabasePool(ExitStack):
         server, clean = self._databases.server(engine_name), self._clean[engine_name, template]
         pooled = clean.pop() if clean else self._make(server, template)
         yield pooled.url
+        close_connections(pooled.url)
         if wipe(server, pooled):
             clean.append(pooled)
 
@@ -88,15 +93,8 @@ def wipe(server: Server, pooled: PooledDatabase) -> bool:
 
 
 def restore(connection: Connection, initial_rows: InitialRows) -> None:
-    """Restore its initial rows, and drop tables and types that a test has created for its application."""
-    known = {table.name for table, _rows in initial_rows}
-    foreign = sorted(set(connection.exec_driver_sql(TABLE_NAMES[connection.dialect.name]).scalars()) - known)
-    if foreign:
-        cascade = "" if connection.dialect.name == "sqlite" else " CASCADE"  # MariaDB ignores it
-        connection.execute(text(f"DROP TABLE {', '.join(foreign)}{cascade}"))
-    if connection.dialect.name == "postgresql":
-        for name in connection.exec_driver_sql(ENUM_TYPES).scalars().all():
-            connection.exec_driver_sql(f"DROP TYPE {name}")
+    """Restore its initial rows, and drop what a test has created for its application."""
+    drop_foreign(connection, {table.name for table, _rows in initial_rows})
     filled = names_of_filled(connection, initial_rows)
     for table, _rows in reversed(initial_rows):
         if table.name in filled:
@@ -104,6 +102,18 @@ def restore(connection: Connection, initial_rows: InitialRows) -> None:
     for table, rows in initial_rows:
         if rows:
             connection.execute(table.insert(), [stored(table, row) for row in rows])
+
+
+def drop_foreign(connection: Connection, known: set[str]) -> None:
+    """Drop the other tables, and enum types: a later test with a type of the same name would get the old values."""
+    foreign = sorted(set(connection.exec_driver_sql(TABLE_NAMES[connection.dialect.name]).scalars()) - known)
+    if not foreign:
+        return
+    cascade = "" if connection.dialect.name == "sqlite" else " CASCADE"  # MariaDB ignores it
+    connection.execute(text(f"DROP TABLE {', '.join(foreign)}{cascade}"))
+    if connection.dialect.name == "postgresql":
+        for name in connection.exec_driver_sql(TYPE_NAMES).scalars().all():
+            connection.exec_driver_sql(f"DROP TYPE {name}")
 
 
 def names_of_filled(connection: Connection, initial_rows: InitialRows) -> set[str]:

@@ -25,6 +25,7 @@ from tests.servers import (
     server_url,
 )
 from tests.servers.directory import directory_for_databases
+from tests.sqlalchemy_engines import forget_engines
 
 Process = TypeVar("Process", bound=PrivateProcess)
 # Fills an empty database, given its URL; each is run once per engine and copied afterwards.
@@ -67,6 +68,7 @@ class Databases:
             server.create_database(name)
             server.run_in(name, self._template(server, template))
         yield server.url(name)
+        forget_engines(server.url(name))
         if not isinstance(server, PrivateServer) or server.is_running:
             server.drop_database(name)
             self._existing.remove((server, name))

@@ -1,7 +1,7 @@
 """Read and change a database with SQLAlchemy on separate connections, as another program would."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, create_engine
@@ -15,23 +15,45 @@ from mayfly.db.dialects import ErrorKind, Unit
 T = TypeVar("T")
 
 
-# A new engine sends many queries first.
-_engines: WeakKeyDictionary[Database, dict[Unit, Engine]] = WeakKeyDictionary()
+# A new engine sends many queries first, and compiles each statement anew. Those of servers serve all tests of a
+# database, those of SQLite, whose files are never reused, one test.
+_server_engines: dict[tuple[str, Unit], Engine] = {}
+_file_engines: WeakKeyDictionary[Database, dict[Unit, Engine]] = WeakKeyDictionary()
 
 
 def engine_of(database: Database, unit: Unit = Unit.TRANSACTION) -> Engine:
-    """Connects as Mayfly does, and keeps no connection open. With Unit.READ it takes no write lock on SQLite."""
-    engines = _engines.setdefault(database, {})
-    if unit not in engines:
-        engines[unit] = _new_engine(database, unit)
-    return engines[unit]
+    """Connects as Mayfly does. With Unit.READ it takes no write lock on SQLite."""
+    if database.url.startswith("sqlite"):
+        engines = _file_engines.setdefault(database, {})
+        if unit not in engines:
+            engines[unit] = _new_engine(database, unit, poolclass=NullPool)
+        return engines[unit]
+    key = (database.url, unit)
+    if key not in _server_engines:
+        # One connection stays open until the end of the test: a new one takes PostgreSQL 10 ms.
+        _server_engines[key] = _new_engine(database, unit, pool_size=1, max_overflow=-1, pool_pre_ping=True)
+    return _server_engines[key]
 
 
-def _new_engine(database: Database, unit: Unit) -> Engine:
+def _new_engine(database: Database, unit: Unit, **options: Any) -> Engine:
     dialect, url = database.dialect, database.url
-    engine = create_engine(url, poolclass=NullPool, creator=lambda: dialect.connect(url))
+    engine = create_engine(url, creator=lambda: dialect.connect(url), **options)
     listen(engine, "begin", lambda connection: dialect.begin(connection.connection.dbapi_connection, unit))
     return engine
+
+
+def close_connections(url: str) -> None:
+    """Those that are kept open to this database of a server."""
+    for (each, _unit), engine in _server_engines.items():
+        if each == url:
+            engine.dispose()
+
+
+def forget_engines(url: str) -> None:
+    """Of a database that is dropped."""
+    close_connections(url)
+    for unit in Unit:
+        _server_engines.pop((url, unit), None)
 
 
 def run(database: Database, work: Callable[[Connection], T]) -> T:

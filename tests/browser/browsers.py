@@ -22,7 +22,9 @@ from playwright.sync_api import (
 from tests.browser.consoles import Console
 
 SECONDS = 60.0  # timeout of every wait
-MISSING = "No chromium is installed: `apt-get install chromium` brings it, and scripts/test does so where it may."
+# The same engine without the user interface: a page takes a quarter of the processor time.
+PROGRAMS = ("chromium-headless-shell", "chromium")
+MISSING = f"No {PROGRAMS[0]} is installed: `apt-get install {PROGRAMS[0]}` brings it (scripts/test does that itself)."
 # Logged by the page itself: Playwright has no event for a violation.
 LOG_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (violation) =>
     console.error(`CSP: ${violation.violatedDirective} forbids ${violation.blockedURI}`))"""
@@ -33,7 +35,7 @@ expect.set_options(timeout=1000 * SECONDS)
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    path = shutil.which("chromium")
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if path is None:
         pytest.fail(MISSING, pytrace=False)  # never a skip, which would go unnoticed
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

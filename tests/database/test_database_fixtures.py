@@ -1,8 +1,10 @@
 """The fixtures: every test has its own database, and copies of a template are complete."""
 
-from sqlalchemy import create_engine, inspect, text
+import pytest
+from sqlalchemy import Column, Enum, MetaData, Table, create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
+from tests.database_pool import DatabasePool
 from tests.databases import Databases
 
 TABLE = "CREATE TABLE thing (id INTEGER PRIMARY KEY, a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1) STORED)"
@@ -44,6 +46,25 @@ def test_a_database_is_dropped_even_with_an_open_transaction(engine_name: str, d
 
     connection.invalidate()
     connection.close()
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+def test_a_reused_database_has_no_types_of_the_last_test(engine_name: str, databases: Databases) -> None:
+    """Otherwise a table of the next test would get the values of an enum of the same name."""
+    with DatabasePool(databases) as pool:
+        with pool.clean_database(engine_name) as first:
+            create_status_table(first, "sent")
+
+        with pool.clean_database(engine_name) as second:
+            create_status_table(second, "done")
+            run(second, "INSERT INTO thing (status) VALUES ('done')")
+
+            assert (first == second, run(second, "SELECT status FROM thing")) == (True, [("done",)])
+
+
+def create_status_table(url: str, value: str) -> None:
+    table = Table("thing", MetaData(), Column("status", Enum(value, name="thing_status")))
+    table.metadata.create_all(create_engine(url, poolclass=NullPool))
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:

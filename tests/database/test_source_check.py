@@ -145,8 +145,7 @@ def test_values_of_an_enum_are_known(database: Database, engine_name: str) -> No
         pytest.skip("SQLite has no ENUM")
     create_posts(database, status=Enum("pending", "processing", "done", "failed", "cancelled", name="post_status"))
 
-    found = problem(database)
-    fitting = check(database, done="done")
+    found, fitting = problem(database), check(database, done="done")
 
     assert "'published' of `done` is not in the ENUM" in found
     assert fitting.problems == ()

@@ -23,6 +23,7 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, file
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300)
+    # The plugin of our own environment is slow to import.
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis", timeout=300)
 
     result.assert_outcomes(passed=tests.count("\ndef test_"))

@@ -288,7 +288,9 @@ def test_parallel_test_processes_need_a_database_each(project: pytest.Pytester, 
     [
         ("mysql://shop:hunter2@127.0.0.1:1/shop_test", "*shop_test can't be reached: *"),
         ("oracle://shop:hunter2@db/test", "The database for tests must be a URL that begins with sqlite:///, *"),
-        ("mysql://shop:hunter@2@db/test", "The database for tests has more than one @: *"),
+        pytest.param(
+            "mysql://shop:hunter@2@db/test", "The database for tests has more than one @: *", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_url_is_an_error_message(project: pytest.Pytester, url: str, sentence: str) -> None:

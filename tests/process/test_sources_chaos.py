@@ -21,9 +21,9 @@ from tests.process.installation import Installation
 from tests.process.source_tables import HANDLERS, PostTable
 from tests.process.test_chaos import Chaos, Host, check_nothing_left, check_runs, log_of
 
-KILLS = {"runner": 2, "runner in a job": 3, "dispatcher": 2, "both": 3}
+KILLS = {"runner": 1, "runner in a job": 2, "dispatcher": 1, "both": 2}
 BACKLOG = 30  # enough that a cycle still has work when it is killed
-ROWS = 200
+ROWS = 80
 MANY_ROWS = 2000
 MORE_KILLS = {"runner": 15, "runner in a job": 15, "dispatcher": 10, "both": 10}
 

@@ -167,8 +167,16 @@ def test_without_handlers_nothing_is_loaded_and_the_setting_is_named(application
 # --- an application with Mayfly's names -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [{}, {"PYTHONPATH": "."}], ids=["plain", "on-the-path"])
-@pytest.mark.parametrize("spawn", ["fork", "exec"])
+@pytest.mark.parametrize(
+    ("spawn", "path"),
+    [
+        ("fork", {}),
+        ("exec", {"PYTHONPATH": "."}),
+        pytest.param("fork", {"PYTHONPATH": "."}, marks=pytest.mark.slow),
+        pytest.param("exec", {}, marks=pytest.mark.slow),
+    ],
+    ids=["fork", "exec-on-the-path", "fork-on-the-path", "exec"],
+)
 def test_the_cron_entry_runs_jobs_of_an_application_with_these_names(
     namesake: Application, spawn: str, path: dict[str, str]
 ) -> None:
@@ -286,23 +294,26 @@ def test_the_exit_code_of_a_program_is_kept(namesake: Application) -> None:
 
 def test_dev_runs_jobs_in_such_an_application(namesake: Application) -> None:
     """In its directory; a second cycle follows after the given time."""
-    first = enqueue(namesake)
-    with subprocess.Popen(
-        [namesake.python.with_name("mayfly"), "dev", "--every", "1s"],
-        cwd=namesake.home,
-        env=namesake.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as dev:
+    jobs, log = [enqueue(namesake)], namesake.home / "dev.log"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [namesake.python.with_name("mayfly"), "dev", "--every", "1s"],
+            cwd=namesake.home,
+            env=namesake.environment(),
+            stdout=output,
+        ) as dev,
+    ):
         try:
-            wait_until(lambda: namesake.job_status(first).endswith("is done."), "the first cycle")
-            second = enqueue(namesake)
-            wait_until(lambda: namesake.job_status(second).endswith("is done."), "a later cycle")
+            wait_until(lambda: log.read_text().count("completed successfully") == 1, "the first cycle")
+            jobs.append(enqueue(namesake))
+            wait_until(lambda: log.read_text().count("completed successfully") == 2, "a later cycle")
         finally:
             dev.terminate()
-            dev.communicate(timeout=DEADLINE_SECONDS)
+            dev.wait(DEADLINE_SECONDS)
 
     assert dev.returncode == 0
+    assert [namesake.job_status(each).endswith("is done.") for each in jobs] == [True, True]
 
 
 @pytest.mark.slow

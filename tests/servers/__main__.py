@@ -10,7 +10,7 @@ from shutil import which
 
 from tests.servers import Dovecot, Postfix, missing_packages
 
-PROGRAMS = {"promtool": "prometheus", "chromium": "chromium"}  # and their packages
+PROGRAMS = {"promtool": "prometheus", "chromium-headless-shell": "chromium-headless-shell"}  # and their packages
 TORTURE_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "rsync": "rsync"}
 GALERA = Path("/usr/lib/galera/libgalera_smm.so")
 

@@ -13,11 +13,10 @@ from tests.handlers.campaigns.world import World
 from tests.process.installation import CHECKOUT
 
 
-@pytest.mark.every_database
 def test_the_example_is_a_campaign(
     world: World, servers: MessageServers, clock: FrozenDateTimeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two emails to each contact, and a text message to the one with a phone number. On every database."""
+    """Two emails to each contact, and a text message to the one with a phone number."""
     page = (CHECKOUT / "handlers/campaigns/README.md").read_text("utf-8")
     [block] = re.findall(r"```sql\n(.+?)```", page, re.DOTALL)
     monkeypatch.setenv("SENDER_ANN", servers.settings["SENDER_SMTP"])

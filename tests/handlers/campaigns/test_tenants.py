@@ -56,12 +56,11 @@ def test_a_campaign_uses_only_what_its_tenant_has(
         assert sorted(row.tenant_id for row in two_tenants.rows(table)) == ["acme", "bolt"]
 
 
-@pytest.mark.every_database
 @pytest.mark.parametrize("event", ["replied", "bounced", "unsubscribed", "complained"])
 def test_what_a_contact_does_concerns_one_tenant(
     two_tenants: World, servers: MessageServers, clock: FrozenDateTimeFactory, event: str
 ) -> None:
-    """The other one still sends to the address. On every database."""
+    """The other one still sends to the address."""
     enqueue("record_contact_event", {"tenant_id": "acme", "address": BOB, "event": event})
     drain()
 

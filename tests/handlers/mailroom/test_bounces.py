@@ -95,7 +95,6 @@ def test_the_third_soft_bounce_within_30_days_is_hard(office: MailOffice) -> Non
     assert office.rows("SELECT address, reason FROM app_suppressions") == [(BOB, "bounced")]
 
 
-@pytest.mark.every_database
 def test_a_hard_bounce_concerns_one_tenant(office: MailOffice) -> None:
     """The same address and campaign of another tenant do not change."""
     add_campaign(office)  # of the tenant `default`

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.mailroom.blobs import read_blob
@@ -18,6 +18,7 @@ from mayfly.testing import drain
 from tests.handlers.mailroom.office import NOON, MailOffice
 from tests.handlers.mailroom.shapes import BOB, OURS, SHAPES, attached, large_attachment, message, multipart
 from tests.handlers.rows import insert
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 MESSAGE = "SELECT direction, type, status, message_id, from_address, subject, thread_key FROM app_mail_messages"
@@ -85,7 +86,7 @@ def test_every_shape_is_stored(office: MailOffice) -> None:
 
 
 @SQLITE
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@in_full(30)
 @given(
     st.lists(
         st.one_of(st.sampled_from([b"\r\n", b"Subject: x", b"\r\n\r\n", b"--b", b"\xff\x00"]), st.binary(max_size=30))
@@ -223,7 +224,6 @@ FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.every_database
 def test_parsed_fields_are_a_message_too(office: MailOffice) -> None:
     """With the same rows as a raw one, and the same effects."""
     office.send(tenant_id="acme")

@@ -1,13 +1,14 @@
 """Parsing of messages of any quality, and what they are."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.mailroom.bodies import html_from_text, text_from_html
 from handlers.mailroom.parsing import MAX_BODY_BYTES, ParsedMail, parse_mail, short_id
 from handlers.mailroom.reports import bounce_of, complaint_of, type_of
 from tests.handlers.mailroom.shapes import SHAPES, Shape, message
+from tests.hypothesis_profiles import in_full
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -64,7 +65,7 @@ def test_copies_that_took_different_ways_have_one_fingerprint() -> None:
     assert first.fingerprint != other.fingerprint
 
 
-@settings(max_examples=150, deadline=None)
+@in_full(150)
 @given(st.binary(max_size=2000))
 def test_no_bytes_stop_the_parser(raw: bytes) -> None:
     """Any bytes are a message."""
@@ -86,7 +87,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@in_full(250)
 @given(st.lists(st.one_of(PIECES, st.binary(max_size=8)), max_size=60))
 def test_no_mime_stops_the_parser(pieces: list[bytes]) -> None:
     """Messages that are made of the pieces of real ones."""
@@ -96,7 +97,7 @@ def test_no_mime_stops_the_parser(pieces: list[bytes]) -> None:
     assert_storable(mail)
 
 
-@settings(max_examples=100, deadline=None)
+@in_full(100)
 @given(st.text(max_size=300))
 def test_text_survives_the_way_to_html_and_back(text: str) -> None:
     """All its words are shown, and none becomes markup."""

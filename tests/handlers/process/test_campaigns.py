@@ -36,7 +36,7 @@ SETTINGS = {"CAMPAIGN_LAUNCH_DELAY": "0", "MAX_WORKERS": "3", "BACKOFF_BASE": "0
 def test_campaigns_survive_kills_and_failing_providers(installation: Installation) -> None:
     """In seconds; the slow test below does the same for two minutes on every database."""
     with opened(installation) as (servers, world):
-        trial = Trial(installation, servers, world, Scale(contacts=42, senders=4, daily_limit=80))
+        trial = Trial(installation, servers, world, Scale(contacts=24, senders=4, daily_limit=80))
         run_under_kills(trial, seconds=5, least_kills=2)
 
 

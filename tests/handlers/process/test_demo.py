@@ -47,6 +47,7 @@ def test_the_demo_runs_every_handler(tmp_path: Path) -> None:
     assert (found.returncode, "Saturday" in found.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_commands_at_its_end_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any directory; the console has its packages and the printed password."""
     monkeypatch.setenv("MAYFLY_HOME", "set by the demo")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.process.console.api import Api
 from tests.process.installation import CHECKOUT
 
-EXAMPLES = 8  # per operation, besides those that cover its schema
 REPLACED_CHECK = "positive_data_acceptance"  # by `no_looser_schema`, which knows rules that a schema cannot state
 CHECKS = "tests.process.console.schema_checks"
 
@@ -31,7 +31,7 @@ def test_every_response_is_documented(serving: Any, tmp_path: Path, phase: str) 
             "--checks=all",
             f"--exclude-checks={REPLACED_CHECK}",
             f"--phases={phase}",
-            f"--max-examples={EXAMPLES}",
+            f"--max-examples={settings().max_examples // 5}",  # per operation, besides those that cover its schema
             "--seed=1",
             "--no-shrink",
             "--request-timeout=30",

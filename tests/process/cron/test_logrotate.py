@@ -16,11 +16,12 @@ def logs(tmp_path: Path) -> Path:
     return path
 
 
-def make_configuration(logs: Path) -> Path:
+def configuration(logs: Path) -> Path:
     """For the owner of the home; LOG_DIR is the default, or as in its mayfly.toml."""
     path = logs.parent / "mayfly.logrotate"
-    path.write_text(print_file("logrotate", logs.parent))
-    path.chmod(0o644)
+    if not path.exists():
+        path.write_text(print_file("logrotate", logs.parent))
+        path.chmod(0o644)
     return path
 
 
@@ -28,7 +29,7 @@ def rotate(logs: Path, *options: str) -> str:
     """Run logrotate; returns its output, which with `--debug` is what it would do."""
     program = debian_program("logrotate", "logrotate")
     ran = subprocess.run(
-        [program, "--state", logs.parent / "state", *options, make_configuration(logs)],
+        [program, "--state", logs.parent / "state", *options, configuration(logs)],
         env={"PATH": SYSTEM_PATH},
         capture_output=True,
         text=True,
