@@ -28,7 +28,7 @@ def page(_current: str) -> str:
     return (
         f"# Metrics\n\n{GENERATED}\n{notes}\n\n"
         f"{table(('name', 'kind', 'labels', 'what it is'), _metrics())}\n## Alert rules\n\n"
-        "Those of [`cron.d/mayfly.rules.yml`](../../cron.d/mayfly.rules.yml), printed by `mayfly cron print rules`.\n\n"
+        "Those of [`mayfly.rules.yml`](../../cron.d/mayfly.rules.yml), which `mayfly cron print rules` prints.\n\n"
         f"{table(('alert', 'severity', 'after', 'meaning'), _rules())}"
     )
 
