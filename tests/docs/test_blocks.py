@@ -26,6 +26,7 @@ PAGES = {
 # Blocks of Python and SQL per page, and the tests that run them. A new block needs a test, then a higher number here.
 RUN_BY_THEIR_PAGE = {
     "README.md": {"python": (2, "test_readme"), "sql": (1, "test_readme")},
+    "docs/explanation/scale.md": {"python": (3, "test_scale_page")},
     "docs/how-to/batches-and-chains.md": {"python": (2, "test_batches_page")},
     "docs/how-to/coming-from.md": {"python": (2, "test_coming_from_page")},
     "docs/how-to/console.md": {"python": (1, "test_console_page")},
