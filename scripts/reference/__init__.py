@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from scripts.reference import cli, exit_codes, http_api, log_messages, settings, tables
+from scripts.reference import cli, exit_codes, http_api, log_messages, metrics, settings, tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each returns the whole page; settings.md has paragraphs between its tables, which it keeps.
@@ -13,6 +13,7 @@ PAGES: Mapping[str, Callable[[str], str]] = {
     "reference/exit-codes.md": exit_codes.page,
     "reference/http-api.md": http_api.page,
     "reference/log-messages.md": log_messages.page,
+    "reference/metrics.md": metrics.page,
     "reference/tables.md": tables.page,
 }
 

@@ -7,12 +7,12 @@ import pytest
 import mayfly
 from mayfly.client import App
 from mayfly.db.database import Database
-from mayfly.errors import BadField
+from mayfly.errors import BadField, CommitUnknown
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.followups import buffer_job
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
-from mayfly.queue.settle import settle
+from mayfly.queue.settle import settle, store_checkpoint
 from mayfly.schema.metadata import jobs
 from runner.job_runtime import HandlerRuntime, JobTransaction
 from tests.database.factories import claim_jobs, make_buffer, make_runtime, make_settler, rows_of, servers_only
@@ -149,6 +149,22 @@ def test_a_lost_answer_to_a_commit_inserts_children_once(migrated_url: str, data
 
     assert (proxy.lost, settled.lost, len(settled.settlements)) == (1, (), 3)
     assert children(database) == [f"child of {job.id}" for job in parents]
+
+
+@servers_only
+def test_a_lost_answer_to_a_checkpoint_inserts_children_once(migrated_url: str, database: Database) -> None:
+    """It is not repeated: the outcome is unknown, and the job does not count as one that lost its lease."""
+    (job,) = claim_parents(database, 1)
+    with proxied(migrated_url) as (proxy, url):
+        remote = Database(url)
+        remote.connect()
+        proxy.lose_next_commit()
+
+        with pytest.raises(CommitUnknown):
+            store_checkpoint(remote, "worker-1", job, "1", moved=True)
+        remote.close()
+
+    assert (proxy.lost, children(database)) == (1, [f"child of {job.id}"])
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from freezegun import freeze_time
 from mayfly.clock import host_now
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
+from mayfly.job import SourceRow
 from mayfly.queue.claim import ClaimCursor
 from mayfly.queue.count import has_due
-from mayfly.schema.tables import HIGH, LOW, NORMAL
+from mayfly.schema.tables import HIGH, LOW, NORMAL, SOURCE
 from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -243,3 +244,42 @@ def test_an_empty_claim_returns_whether_anything_was_due(database: Database, riv
 
     if database.dialect.name != "sqlite":  # SQLite has no row locks
         assert database.run(claim_concurrently) is True
+
+
+def test_a_runner_that_is_not_fresh_leaves_a_job_that_crashed_another(database: Database) -> None:
+    """Its empty claim says that only a fresh runner can continue here."""
+    insert_row(database, suspect=1, crashes=1)
+
+    left = make_claim(database, make_claimant(database, fresh=False))
+    taken = make_claim(database, make_claimant(database, "worker-2"))
+
+    assert (left.rows, left.needs_fresh, left.was_due) == ((), True, True)
+    assert (len(taken.rows), taken.needs_fresh) == (1, False)
+
+
+def test_an_empty_lane_needs_no_fresh_runner(database: Database) -> None:
+    """There is nothing that one could run."""
+    assert make_claim(database, make_claimant(database)).needs_fresh is False
+
+
+def test_a_suspect_and_an_interrupted_job_are_claimed_exclusively(database: Database) -> None:
+    """Other jobs, of a source for example, would have to wait for them; jobs with rare fields are no suspects."""
+    insert_row(database, suspect=1)
+    suspect = make_claim(database, make_claimant(database))
+    interrupted = insert_row(database)
+    first = make_claim(database, make_claimant(database, begins_with=interrupted))
+    insert_row(database, checkpoint="1")
+    ordinary = make_claim(database, make_claimant(database))
+
+    assert [each.is_exclusive for each in (suspect, first, ordinary)] == [True, True, False]
+
+
+def test_a_claimed_companion_knows_its_row(database: Database) -> None:
+    """Its source, its key, and the runner that marked the row."""
+    insert_row(database, unique_key=f"{SOURCE}posts:7", row_worker_id="worker-0")
+    insert_row(database)
+
+    companion, plain = claim_jobs(database)
+
+    assert companion.source_row == SourceRow("posts", "7", worker_id="worker-0")
+    assert plain.source_row is None

@@ -1,10 +1,13 @@
 """docs/how-to/console.md is correct: its commands, screens, figures and pictures."""
 
+import hmac
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -14,6 +17,7 @@ from console.web.page import SCREENS
 from mayfly.settings.model import SettingsModel
 from mayfly.settings.values import ROLES
 from tests.docs.consoles import CHECKOUT, blocks, page_named
+from tests.process.console.api import Api
 from tests.process.installation import Installation
 
 PAGE = page_named("how-to/console.md")
@@ -104,3 +108,25 @@ def test_the_service_starts_an_existing_module() -> None:
     [module] = re.findall(r"python -P -m (\w+)", unit)
 
     assert (CHECKOUT / module / "__main__.py").is_file()
+
+
+def test_the_routes_check_the_signature(tmp_path: Path) -> None:
+    """In a real console: a signed request is stored as a job, another one is refused."""
+    package = tmp_path / "shop" / "orders"
+    package.mkdir(parents=True)
+    [declared] = [each for each in blocks(page_named("reference/python.md"), "python") if "__routes__" in each]
+    (package / "__init__.py").write_text(declared)
+    (package / "routes.py").write_text(blocks(PAGE, "python")[0])
+    settings = {"HANDLERS": "shop.orders", "ORDERS_KEY": "secret"}
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", settings)
+    made.run("mayfly", "migrate")
+    address = f"http://127.0.0.1:{Api(made).port}/hooks/orders/new"
+    signature = hmac.new(b"secret", b"7", "sha256").hexdigest()
+
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(Request(address, b"7", {"signature": "0" * 64}), timeout=60)
+    with urlopen(Request(address, b"7", {"signature": signature}), timeout=60) as stored:
+        assert stored.read() == b"stored\n"
+
+    assert made.rows("SELECT type, payload FROM mayfly_jobs") == [("import_order", '{"order":"7"}')]
+    made.end()

@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+import mayfly
 from mayfly.admin import why
 from tests.docs.consoles import blocks, run_consoles, section_named
 from tests.process.installation import Installation
 
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = section_named("how-to/operate.md", "Pause, cancel, explain")
 
 
@@ -45,3 +48,18 @@ def test_every_reason_of_why_is_in_the_table() -> None:
     listed = {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
 
     assert listed == named
+
+
+def test_the_python_cancels_jobs(campaign: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of the page, in order; the first one names its result."""
+    monkeypatch.setattr("mayfly.client._apps", {})
+    for name, value in campaign.environment().items():
+        monkeypatch.setenv(name, value)
+    campaign.enqueue("noop", count=12 - 3)
+    campaign.enqueue("send_email", lane="mail", run_at=LONG_AGO, created_at=LONG_AGO)
+    first, *others = blocks(PAGE, "python")[1].splitlines()
+    call, comment = first.split("  # ")
+
+    assert repr(eval(call, {"mayfly": mayfly})) == comment
+    assert [eval(each, {"mayfly": mayfly}).ended for each in others] == [3, 1]
+    assert campaign.statuses() == {"cancelled": 5, "pending": 8}

@@ -77,6 +77,7 @@ class Installation:
             "HANDLERS": handler_modules("misbehaving", "outcomes"),
             "PYTHONPATH": str(CHECKOUT),
             "MAX_LOAD": "0",
+            **warm.measurement(),
             **self.settings,
             **changes,
         }

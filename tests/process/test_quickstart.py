@@ -1,6 +1,7 @@
 """The quickstart command, on a new checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,10 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 def test_the_quickstart_works_from_a_clean_clone_and_again(tmp_path: Path) -> None:
-    """It creates .venv and database, and runs 23 jobs, one of them after a retry; a second run does too."""
+    """It creates .venv and database, and runs 23 jobs, one of them after a retry; a second run does too.
+
+    The output is that of the README.
+    """
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", CHECKOUT, clone], check=True)
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -28,6 +32,15 @@ def test_the_quickstart_works_from_a_clean_clone_and_again(tmp_path: Path) -> No
         assert run.returncode == 0, run.stdout + run.stderr
         assert "23 of 23 jobs done, 1 of them after a retry." in run.stdout
         assert "What to do next:" in run.stdout
+    assert re.search(quickstart_in_readme(), runs[0].stdout, re.DOTALL)
+
+
+def quickstart_in_readme() -> str:
+    """A pattern: … is any text, and a line of the log begins with its time."""
+    readme = (CHECKOUT / "README.md").read_text("utf-8")
+    _, _, shown = readme.partition("$ scripts/quickstart\n")
+    parts = shown.partition("$ .venv")[0].split("…")
+    return ".*".join(re.escape(each.strip("\n")) for each in parts)
 
 
 @pytest.mark.parametrize("name", ["quickstart", "install-cron", "pin", "screenshots", "search"])

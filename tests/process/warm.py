@@ -31,6 +31,7 @@ from mayfly.process import Timing, use_timing
 CHECKOUT = Path(__file__).parent.parent.parent
 MESSAGE_BYTES = 256 << 10
 EXIT_STATUS = struct.Struct("i")
+MEASURED = "COVERAGE_PROCESS_CONFIG"  # of `scripts/test --coverage`, which measures the processes of tests, too
 # What every program imports sooner or later, also in functions, and the imports of handlers.
 COMMON = (
     "encodings.idna",
@@ -54,6 +55,11 @@ IMPORTS = {
     "mayfly": (*(f"mayfly.cli.{name}" for name in MODULES), "mayfly.schema.migrations", *COMMON),
     "console": ("console.server", "anyio._backends._asyncio", "argon2", *COMMON),
 }
+
+
+def measurement() -> dict[str, str]:
+    """The variable by which Coverage.py measures a process, empty outside of `scripts/test --coverage`."""
+    return {MEASURED: os.environ[MEASURED]} if MEASURED in os.environ else {}
 
 
 class ForkedProcess:
@@ -147,7 +153,7 @@ class WarmProcess:
             [sys.executable, "-m", "tests.process.warm", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             # As cron sets it, so that locale and encodings are those of a real start.
-            env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(CHECKOUT)},
+            env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(CHECKOUT), **measurement()},
             cwd="/",
             stdin=subprocess.DEVNULL,
         )
