@@ -25,7 +25,8 @@ from mayfly.settings.values import SourceSettings
 MIN_PAGE = 100  # candidates: other runners may have locked the first ones
 MAX_PAGES = 10
 
-# The companions of one claim: along the claim index, which has few jobs that are being processed.
+# The companions of one claim, for databases whose INSERT cannot return them: along the claim index, which has few jobs
+# that are being processed.
 CLAIMED_COMPANIONS = (
     "SELECT id, unique_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing'"
     " AND worker_id = :worker_id AND locked_at = :now"
@@ -146,8 +147,10 @@ class RowClaim:
         job = {"type": source.type, "max_attempts": self.max_attempts, "lease_until": claimant.lease_until}
         columns = self.sources.columns(self.connection, self.table)
         insert = self.table.insert_jobs(columns, [row.key for row in rows.values()], {**owner, **job})
-        self.connection.execute(insert.sql, insert.values)
-        return {key: job_id for job_id, key in self.connection.execute(CLAIMED_COMPANIONS, owner).all()}
+        inserted = self.connection.execute(insert.sql, insert.values)
+        if not self.table.returns_jobs:
+            inserted = self.connection.execute(CLAIMED_COMPANIONS, owner)
+        return {key: job_id for job_id, key in inserted.all()}
 
     def _refuse_uninserted(self, keys: Collection[str]) -> None:
         """A row without a new job must have a live one: another claim was faster. MySQL reports no other reason."""

@@ -172,12 +172,20 @@ payload = ["post_detail_id", "channel"]
 
 
 def measure_rows(lab: Lab) -> Iterator[Figure]:
-    """Due rows of a source, against a loop that claims and settles them by UPDATE, in two commits per batch."""
+    """Due rows of a source, against a loop that claims and settles them by UPDATE, in two commits per batch.
+
+    The loop of one process is what an application's script does; that of as many processes as Mayfly has runners is
+    what the table and the server allow.
+    """
     rows = lab.scaled(100_000)
+    yardsticks = {", against one process": (1, 1000), f", against {RUNNERS} processes": (RUNNERS, None)}
     ours, theirs = lab.compare(
-        lambda stage: rows / row_seconds(stage, rows), lambda stage: rows / bare_row_seconds(stage, rows)
+        lambda stage: (rows / row_seconds(stage, rows),),
+        lambda stage: tuple(rows / bare_row_seconds(stage, rows, *each) for each in yardsticks.values()),
     )
-    yield Figure(f"drain {rows:,} rows of a source", "rows/s", tuple(ours), tuple(theirs), at_least(0.45))
+    labels = [""] if lab.other_checkout else yardsticks
+    for label, rates, goal in zip(labels, zip(*theirs, strict=True), (at_least(0.45), None), strict=False):
+        yield Figure(f"drain {rows:,} rows of a source{label}", "rows/s", tuple(rate for (rate,) in ours), rates, goal)
 
 
 def row_seconds(stage: Stage, rows: int) -> float:
@@ -194,11 +202,11 @@ def row_seconds(stage: Stage, rows: int) -> float:
     return seconds
 
 
-def bare_row_seconds(stage: Stage, rows: int) -> float:
+def bare_row_seconds(stage: Stage, rows: int, processes: int, batch: int | None = None) -> float:
     fill_source(stage, rows)
-    stage.lab.show(f"the bare loop drains {rows:,} rows")
+    stage.lab.show(f"the bare loop drains {rows:,} rows in {processes} processes")
     directory, environment = stage.new_ledger(rows)
-    arguments = (str(RUNNERS), str(stage.engine.bare_batch), "batch", "rows")
+    arguments = (str(processes), str(batch or stage.engine.bare_batch), "batch", "rows")
     seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
     check_once(directory, range(1, rows + 1))
     return seconds

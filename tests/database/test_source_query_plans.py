@@ -126,16 +126,29 @@ def test_the_oldest_due_row_is_one_probe(filled: Database) -> None:
 
 
 def test_rows_are_locked_by_their_keys(filled: Database) -> None:
-    """Ten rows of a claim, with the conditions that make them due. MariaDB locks all rows that it reads."""
+    """Ten rows of a claim, with the conditions that make them due: no index of these, even without statistics.
+
+    It would read all due rows, and MariaDB locks all rows that it reads.
+    """
     table, sources = table_in(filled), Sources([make_source()], filled.dialect)
     columns = filled.read(lambda connection: sources.columns(connection, table))
     newest = filled.read(lambda connection: connection.execute("SELECT MAX(id) FROM posts").scalar())
 
     plan = plan_of(filled, table.lock(columns, ["title"], range(newest - 9, newest + 1), filled.clock.now()))
 
-    assert plan.scans == ()
+    assert (plan.scans, "posts_due" in plan.indexes) == ((), False)
     if filled.dialect.name == "mysql":
         assert (plan.indexes, plan.rows) == (("PRIMARY",), 10)
+
+
+def test_rows_are_written_by_their_keys(filled: Database) -> None:
+    """Ten rows of a batch, guarded by the status that many other rows may have."""
+    newest = filled.read(lambda connection: connection.execute("SELECT MAX(id) FROM posts").scalar())
+    guard = {"status": "pending", "worker_id": "worker-1"}
+
+    plan = plan_of(filled, table_in(filled).find(range(newest - 9, newest + 1), guard))
+
+    assert (plan.scans, "posts_due" in plan.indexes) == ((), False)
 
 
 # --- a large table ----------------------------------------------------------------------------------------

@@ -597,7 +597,7 @@ SELECT COUNT(*) FROM (SELECT source_row.`id` FROM `posts` AS source_row WHERE so
 -- claim rows
 BEGIN;
 SELECT source_row.`run_at`, source_row.`id` FROM `posts` AS source_row WHERE source_row.`status` = %(pending_0)s AND source_row.`run_at` <= %(due)s AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE live_key = CONVERT(CONCAT('source:posts:', source_row.`id`) USING utf8mb4) COLLATE utf8mb4_bin AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time')) ORDER BY source_row.`run_at`, source_row.`id` LIMIT 100;
-SELECT source_row.`run_at`, JSON_OBJECT('title', source_row.`title`), source_row.`id`, source_row.`title` FROM `posts` AS source_row WHERE source_row.`id` IN (2) AND (source_row.`status` = %(pending_0)s) AND source_row.`run_at` <= %(due)s ORDER BY source_row.`id` FOR UPDATE SKIP LOCKED;
+SELECT source_row.`run_at`, JSON_OBJECT('title', source_row.`title`), source_row.`id`, source_row.`title` FROM `posts` AS source_row WHERE source_row.`id` IN (2) AND CASE WHEN (source_row.`status` = %(pending_0)s) AND source_row.`run_at` <= %(due)s THEN 1 ELSE 0 END = 1 ORDER BY source_row.`id` FOR UPDATE SKIP LOCKED;
 INSERT IGNORE INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, status, worker_id, locked_at, lease_until, attempts, claims, row_worker_id) SELECT %(type)s, JSON_OBJECT('title', source_row.`title`), %(lane)s, %(max_attempts)s, 1, %(now)s, CONVERT(CONCAT('source:posts:', source_row.`id`) USING utf8mb4) COLLATE utf8mb4_bin, 'processing', %(worker_id)s, %(now)s, %(lease_until)s, 1, 1, %(worker_id)s FROM `posts` AS source_row WHERE source_row.`id` IN (2) ORDER BY source_row.`id`;
 SELECT id, unique_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s AND locked_at = %(now)s;
 UPDATE `posts` SET `status` = %(new_0)s, `worker_id` = %(new_1)s, `locked_at` = %(new_2)s WHERE `id` IN (2);
@@ -605,5 +605,5 @@ UPDATE `posts` SET `status` = %(new_0)s, `worker_id` = %(new_1)s, `locked_at` = 
 -- settle the job of a row
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
-UPDATE `posts` SET `status` = %(new_0)s, `published_at` = %(new_1)s, `retry_count` = %(new_2)s, `last_error` = %(new_3)s WHERE `id` IN (3) AND `status` = %(old_0)s AND `worker_id` = %(old_1)s;
+UPDATE `posts` SET `status` = %(new_0)s, `published_at` = %(new_1)s, `retry_count` = %(new_2)s, `last_error` = %(new_3)s WHERE `id` IN (3) AND CASE WHEN `status` = %(old_0)s AND `worker_id` = %(old_1)s THEN 1 ELSE 0 END = 1;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
