@@ -16,7 +16,15 @@ from dispatcher.summary import Ending, RunnerEnd
 from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.fleet.cycles import cycles_still_supervised
-from mayfly.fleet.runners import Assignment, EndedRunner, LiveRunner, close_runner, is_external, is_lost, live_runners
+from mayfly.fleet.runners import (
+    Assignment,
+    EndedRunner,
+    LiveRunner,
+    close_runners,
+    is_external,
+    live_runners,
+    lost_among,
+)
 from mayfly.job import Job
 from mayfly.monitoring.hooks import announcer, announcing
 from mayfly.process import exits, timing
@@ -32,6 +40,7 @@ from mayfly.queue.rescue import (
     dead_runners,
     expired_jobs,
     held_jobs,
+    jobs_held_by,
     rescue_jobs,
     rescue_messages,
     rescue_runner,
@@ -112,6 +121,20 @@ class ExitedRunner:
     lived_ms: int
     cpu_ms: int
     first_lane: str
+
+    def as_row(self) -> EndedRunner:
+        status, exit_ = self.exit.status, self.exit
+        return EndedRunner(
+            ending=exit_.ending,
+            exit_code=exit_.code if exit_.code >= 0 else None,
+            signal=exit_.signal,
+            jobs_done=status.done,
+            jobs_failed=status.failed,
+            average_ms=status.average_ms,
+            peak_memory=exit_.peak_memory,
+            cpu_ms=self.cpu_ms,
+            uptime_ms=self.lived_ms,
+        )
 
 
 def dumped_stack(output: str) -> str:
@@ -238,14 +261,18 @@ class Rescuer:
 
     def settle_ended(self) -> None:
         """Settle the jobs of exited runners. If the database fails, the next call tries again."""
-        while self.unsettled:
-            ended = self.unsettled[0]
+        if not self.unsettled:
+            return
+        lanes = {each.assignment.worker_id: each.assignment.lane for each in self.unsettled}
+        held = self.context.database.read(lambda connection: jobs_held_by(connection, lanes))
+        for ended in self.unsettled:
             worker_id = ended.assignment.worker_id
-            self._rescue(worker_id, ended.assignment.lane, partial(self._judge_ended, ended))
+            if jobs := held.get(worker_id):
+                self._rescue(worker_id, ended.assignment.lane, partial(self._judge_ended, ended), jobs)
             # Only after its jobs are settled: if the database fails, the next cycle reads the running jobs from it.
             self._remove_page(page_path(self.context.directory, worker_id), ended.exit.status)
-            self._close(ended)
-            del self.unsettled[0]
+        self._close_ended()
+        self.unsettled.clear()
 
     def _judge_ended(self, ended: ExitedRunner, job: Job, _held: int) -> tuple[Outcome, int | None]:
         return judge(job, ended.exit, ended.assignment.window_seconds, self._retry_context())
@@ -327,24 +354,14 @@ class Rescuer:
         key, sources = f"dispatcher-{self.cycle_id}", self.context.sources
         return Settler(worker_id, self.cycle_id, key, expired_at=expired_at, sources=sources)
 
-    def _close(self, ended: ExitedRunner) -> None:
-        status, exit_ = ended.exit.status, ended.exit
-        row = EndedRunner(
-            ending=exit_.ending,
-            exit_code=exit_.code if exit_.code >= 0 else None,
-            signal=exit_.signal,
-            jobs_done=status.done,
-            jobs_failed=status.failed,
-            average_ms=status.average_ms,
-            peak_memory=exit_.peak_memory,
-            cpu_ms=ended.cpu_ms,
-            uptime_ms=ended.lived_ms,
-        )
-        database, worker_id = self.context.database, ended.assignment.worker_id
+    def _close_ended(self) -> None:
+        database = self.context.database
+        rows = {each.assignment.worker_id: each.as_row() for each in self.unsettled}
         now = database.clock.now()
-        closed = database.once(lambda connection: close_runner(connection, worker_id, row, now))
-        if not closed and database.run(lambda connection: is_lost(connection, worker_id)):
-            self.context.log.write(log_messages.worker_lost_lease(worker_id))
+        closed = database.once(lambda connection: close_runners(connection, rows, now))
+        if closed < len(rows):
+            for worker_id in database.read(lambda connection: lost_among(connection, rows)):
+                self.context.log.write(log_messages.worker_lost_lease(worker_id))
 
     def _retry_context(self) -> RetryContext:
         """With the default backoff: the dispatcher never imports handlers, so it does not know their own."""

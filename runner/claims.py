@@ -151,6 +151,7 @@ class Claims:
     needs_fresh: bool = False  # the last claim found a job that only a fresh runner may claim
     was_due: bool = False  # jobs were due that the last claim could not lock
     due_checks: Sequence[Callable[[], bool]] = ()  # for work that is no job yet
+    leaves_rest: bool = False  # new jobs of a drained lane are left to the next plan
     polls_when_empty: bool = False  # this runner waits in its empty lane: see runner.waiting
     _is_fresh: bool = True  # nothing was claimed yet
     _may_enter: Callable[[Connection], bool] | None = None  # during `next_in`
@@ -197,9 +198,10 @@ class Claims:
 
     def _has_more(self) -> bool:
         """After a claim that found too few jobs the lane is usually empty: a query is cheaper than a claim."""
+        is_left = self.polls_when_empty or (self.leaves_rest and self.is_drained)
         self.buffer.write()
         self.was_due = self.needs_fresh = False
-        return not self.polls_when_empty and self.has_due()
+        return not is_left and self.has_due()
 
     @property
     def is_drained(self) -> bool:

@@ -159,6 +159,7 @@ class Runner:
             middleware=self.claim_middleware,
             steps=self.claim_steps,
             due_checks=self.due_checks,
+            leaves_rest=self.assignment.shares is not None,
         )
 
 

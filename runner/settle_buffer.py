@@ -6,6 +6,7 @@ from dataclasses import replace
 from mayfly import log_messages
 from mayfly.clock import monotonic, pause_between
 from mayfly.db.database import Database
+from mayfly.db.dialects import ROWS_PER_STATEMENT
 from mayfly.errors import DatabaseAway, DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.log import Log
@@ -146,8 +147,10 @@ class SettleBuffer:
             self._write_totals()
 
     def _write_totals(self) -> None:
+        """In one statement if possible, and never a part of them: see count_unseen."""
         if counted := self._not_in_totals():
-            self._note_counted(self._database.run(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
+            write = self._database.once if len(counted) <= ROWS_PER_STATEMENT else self._database.run
+            self._note_counted(write(lambda c: add_to_totals(c, self._settler, self.tally, counted)))
 
     def _note_uncounted(self, settlement: Settlement) -> None:
         """For the dispatcher. Called before the job is settled, or while it is still on the status page."""

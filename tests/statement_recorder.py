@@ -27,9 +27,9 @@ def on_statement(record: Callable[[str], None]) -> Iterator[None]:
         record(re.sub(r"{ids of (\w+)}", r"\1 IN (…)", self.dialect.rendered(statement)))
         return execute(self, statement, values, ids)
 
-    def recording_many(self: Connection, statement: str, rows: Sequence[Values]) -> Result:
+    def recording_many(self: Connection, statement: str, rows: Sequence[Values]) -> None:
         record(self.dialect.rendered(statement))
-        return execute_many(self, statement, rows)
+        execute_many(self, statement, rows)
 
     def recording_rows(self: Connection, head: str, columns: Sequence[str], rows: Sequence[Any], rest: str) -> Result:
         marks = ", ".join([self.dialect.mark] * len(columns))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from mayfly import json_text
 from mayfly.admin.auth import Actor, AuditEntry, audited
 from mayfly.admin.jobs import read_row, read_views, view_statement
 from mayfly.clock import milliseconds
@@ -183,6 +184,7 @@ class RunnerView(NamedTuple):
     peak_memory: int | None
     cpu_ms: int | None
     uptime_ms: int | None
+    earlier_lanes: tuple[str, ...]  # that it served before, at most the last 100
     running: tuple[JobStart, ...]  # jobs, according to its last figures
 
 
@@ -201,7 +203,12 @@ def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, Run
 
 def _read_runners(connection: Connection, source: str, values: Mapping[str, Any]) -> list[RunnerView]:
     rows = connection.execute(view_statement(RunnerView, source), values).all()
-    return [RunnerView(**read_row(RunnerView._fields, (*row, job_starts(running)))) for *row, running in rows]
+    return [
+        RunnerView(
+            **read_row(RunnerView._fields, (*row, tuple(json_text.decode(earlier or "[]")), job_starts(running)))
+        )
+        for *row, earlier, running in rows
+    ]
 
 
 def list_runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:

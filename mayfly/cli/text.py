@@ -116,7 +116,8 @@ def runners_text(runners: Sequence[RunnerView], now: datetime) -> str:
     for each in runners:
         ending = "alive" if each.finished_at is None else _ending(each)
         started = f"{format_duration(now - each.planned_at)} ago"
-        known = (each.worker_id, each.host, str(each.pid), each.lane, started, ending, _current_jobs(each, now))
+        lane = f"{each.lane} +{len(each.earlier_lanes)}" if each.earlier_lanes else each.lane
+        known = (each.worker_id, each.host, str(each.pid), lane, started, ending, _current_jobs(each, now))
         rows.append((*known, *_figures(each)))
     return table(rows) if rows[1:] else "No runners."
 

@@ -79,11 +79,8 @@ class Connection:
         cursor.execute(text, dialect.all_bound(values))
         return Result(cursor)
 
-    def execute_many(self, statement: str, rows: Sequence[Values]) -> Result:
-        dialect = self.dialect
-        cursor = self.raw.cursor()
-        cursor.executemany(dialect.rendered(statement), [dialect.all_bound(row) for row in rows])
-        return Result(cursor)
+    def execute_many(self, statement: str, rows: Sequence[Values]) -> None:
+        self.dialect.execute_many(self.raw.cursor(), statement, rows)
 
     def execute_rows(self, head: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]], rest: str) -> Result:
         """INSERT many rows with one statement: drivers would send them one by one, which takes twice as long."""

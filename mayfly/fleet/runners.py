@@ -3,7 +3,7 @@
 Between that, the dispatcher or a lease keeper writes into them what the runner does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mayfly import json_text, log_messages
 from mayfly.clock import monotonic
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import MayflyError
@@ -52,7 +52,6 @@ LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS N
 RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
 # Not by the name alone: in Kubernetes all pods have the same one, and each has its own memory and processors.
 LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
-ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 @dataclass(frozen=True)
@@ -189,20 +188,39 @@ def live_on_host(connection: Connection, host: Host) -> int:
 
 def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now: datetime) -> bool:
     """True if this call closed the row."""
-    known = {name: value for name, value in asdict(ended).items() if value is not None}
-    values = {"finished_at": now, "running": None, **known}
-    changes = connection.dialect.assignments(values)
-    closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
-    return connection.execute(closing, {**values, "worker_id": worker_id}).rowcount == 1
+    return close_runners(connection, {worker_id: ended}, now) == 1
+
+
+def close_runners(connection: Connection, ended: Mapping[str, EndedRunner], now: datetime) -> int:
+    """Close the rows of runners by one statement, given their ends by worker_id; returns how many it closed."""
+    closed = numbered_parameters(ended, "worker_id")
+    values: dict[str, Any] = {"now": now, **closed}
+    cases: dict[str, str] = {}  # by column
+    for number, row in enumerate(map(asdict, ended.values())):
+        for column, value in row.items():
+            if value is not None:
+                values[f"{column}_{number}"] = value
+                cases[column] = f"{cases.get(column, '')} WHEN :worker_id_{number} THEN :{column}_{number}"
+    names = {column: connection.dialect.quoted(column) for column in cases}
+    changes = ", ".join(
+        f"{names[column]} = CASE worker_id{case} ELSE {names[column]} END" for column, case in cases.items()
+    )
+    closing = (
+        f"UPDATE mayfly_runners SET finished_at = :now, running = NULL, {changes}"
+        f" WHERE worker_id IN ({placeholders(closed)}) AND finished_at IS NULL"
+    )
+    return connection.execute(closing, values).rowcount
 
 
 def is_external(worker_id: str) -> bool:
     return worker_id.startswith(EXTERNAL_PREFIX)
 
 
-def is_lost(connection: Connection, worker_id: str) -> bool:
-    """Whether another host has declared it dead."""
-    return bool(connection.execute(ENDING, {"worker_id": worker_id}).scalar() == LOST)
+def lost_among(connection: Connection, worker_ids: Iterable[str]) -> Sequence[str]:
+    """Those that another host has declared dead."""
+    values = numbered_parameters(worker_ids, "worker_id")
+    lost = f"SELECT worker_id FROM mayfly_runners WHERE worker_id IN ({placeholders(values)}) AND ending = '{LOST}'"
+    return connection.execute(lost, values).scalars()
 
 
 # --- figures of live runners ------------------------------------------------------------------------------

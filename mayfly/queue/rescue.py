@@ -1,10 +1,10 @@
 """Rescue jobs of dead runners, by liveness and never by age. Also renews the leases of runners in long lanes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.fleet.runners import LOST, EndedRunner, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
@@ -20,6 +20,10 @@ from mayfly.stats.histograms import Tally
 # Along the claim index: reads only jobs that are being processed, and there are few.
 PROCESSING_JOBS = f"SELECT worker_id, {JOB_COLUMNS} FROM mayfly_jobs WHERE lane = :lane AND status = 'processing'"
 HELD_JOBS = f"{PROCESSING_JOBS} AND worker_id = :worker_id"
+HELD_BY = (
+    f"SELECT worker_id, {JOB_COLUMNS} FROM mayfly_jobs"
+    " WHERE lane IN ({lanes}) AND status = 'processing' AND worker_id IN ({owners})"
+)
 EXPIRED_JOBS = f"{PROCESSING_JOBS} AND lease_until <= :now"
 
 RENEW_RUNNER = (
@@ -73,6 +77,16 @@ def _message(settlement: Settlement) -> LogMessage:
 def held_jobs(connection: Connection, lane: str, worker_id: str) -> list[Job]:
     found = connection.execute(HELD_JOBS, {"lane": lane, "worker_id": worker_id}).all()
     return [job_from_row(row) for _worker_id, *row in found]
+
+
+def jobs_held_by(connection: Connection, runners: Mapping[str, str]) -> dict[str, list[Job]]:
+    """The jobs of several runners by worker_id, given their lanes by worker_id."""
+    lanes, owners = numbered_parameters(sorted(set(runners.values())), "lane"), numbered_parameters(runners, "owner")
+    held = HELD_BY.format(lanes=placeholders(lanes), owners=placeholders(owners))
+    found: dict[str, list[Job]] = defaultdict(list)
+    for worker_id, *row in connection.execute(held, {**lanes, **owners}).all():
+        found[worker_id].append(job_from_row(row))
+    return found
 
 
 def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) -> dict[tuple[str, str], list[Job]]:

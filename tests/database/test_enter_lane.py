@@ -17,6 +17,7 @@ from mayfly.schema.metadata import jobs, runners
 from tests.database.factories import insert_runner, make_claims, rows_of
 from tests.factories import insert_row
 from tests.sqlalchemy_engines import run
+from tests.statement_recorder import recorded_statements
 
 
 def test_the_row_of_a_runner_follows_it(database: Database) -> None:
@@ -186,6 +187,18 @@ def test_after_a_claim_that_found_too_few_jobs_the_lane_is_queried(database: Dat
     new = [insert_row(database) for _ in range(pending)]
 
     assert ids(claims.next()) == new
+
+
+def test_a_shared_runner_leaves_a_drained_lane_without_another_query(database: Database) -> None:
+    """Its exit causes a plan, which finds the jobs that have arrived meanwhile."""
+    claims = make_claims(database, leaves_rest=True)
+    insert_row(database)
+    claims.next()
+
+    with recorded_statements() as sent:
+        batch = claims.next()
+
+    assert (batch, sent) == ([], [])
 
 
 def enter(database: Database, lane: str, earlier: list[str] | None = None, worker_id: str = "worker-1") -> Entry:

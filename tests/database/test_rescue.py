@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dispatcher.rescue import judge_lost
 from mayfly.db.database import Database
+from mayfly.fleet.runners import EndedRunner, close_runners, lost_among
 from mayfly.job import Job, RareFields, source_row_of
 from mayfly.process import timing
 from mayfly.process.identity import Host, Process, start_time, this_host, this_process
@@ -19,6 +20,7 @@ from mayfly.queue.rescue import (
     dead_runners,
     expired_jobs,
     held_jobs,
+    jobs_held_by,
     renew,
     rescue_jobs,
     rescue_messages,
@@ -30,7 +32,8 @@ from mayfly.schema.tables import SOURCE
 from mayfly.stats.histograms import add
 from mayfly.stats.totals import count
 from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
-from tests.factories import get_row, insert_rows, make_job
+from tests.factories import get_row, insert_row, insert_rows, make_job
+from tests.statement_recorder import recorded_statements
 
 HERE = this_host("here")
 ELSEWHERE = Host("there", "another boot/another namespace")
@@ -167,6 +170,48 @@ def test_a_rescued_job_keeps_what_few_jobs_have(database: Database) -> None:
         RareFields(stalled=2), RareFields(forgiven=3), RareFields(releases=4)
     ]  # fmt: skip
     assert companion.source_row == source_row_of(f"{SOURCE}posts:7")
+
+
+def test_several_runners_are_closed_by_one_statement(database: Database) -> None:
+    """Each with its own figures; of what is not known, a row keeps the last ones."""
+    for number in (1, 2, 3):
+        insert_runner(database, f"worker-{number}")
+    close_lost(database, "worker-3", RunnerStatus(done=7))
+    ended = {
+        "worker-1": EndedRunner("ok", exit_code=0, jobs_done=5, average_ms=0.5, peak_memory=1 << 33),
+        "worker-2": EndedRunner("crash", signal=9),
+        "worker-3": EndedRunner("ok", exit_code=0, jobs_done=9),
+    }
+
+    with recorded_statements() as sent:
+        closed = database.once(lambda connection: close_runners(connection, ended, database.clock.now()))
+
+    assert (closed, [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"]) == (2, ["UPDATE"])
+    rows = sorted(rows_of(database, tables.runners), key=lambda each: str(each.worker_id))
+    assert [(each.ending, each.exit_code, each.signal, each.jobs_done, each.peak_memory) for each in rows] == [
+        ("ok", 0, None, 5, 1 << 33),
+        ("crash", None, 9, 0, None),
+        ("lost", None, None, 7, None),
+    ]
+    assert database.read(lambda connection: lost_among(connection, ended)) == ["worker-3"]
+
+
+def test_jobs_of_several_runners_are_found_by_one_query(database: Database) -> None:
+    """By their owner, in whatever lane; those of others are not found."""
+    for lane in ("a", "a", "b", "c"):
+        insert_row(database, lane=lane)
+    owners = (("worker-1", "a"), ("worker-2", "a"), ("worker-3", "b"), ("worker-4", "c"))
+    held = {worker_id: claim_jobs(database, 1, worker_id, lane=lane)[0].id for worker_id, lane in owners}
+    asked = {"worker-1": "a", "worker-3": "b", "worker-5": "c"}
+
+    with recorded_statements() as sent:
+        found = database.read(lambda connection: jobs_held_by(connection, asked))
+
+    assert {worker_id: [job.id for job in jobs] for worker_id, jobs in found.items()} == {
+        "worker-1": [held["worker-1"]],
+        "worker-3": [held["worker-3"]],
+    }
+    assert len(sent) == 1
 
 
 def test_only_jobs_of_the_runner_are_rescued(database: Database) -> None:

@@ -23,7 +23,7 @@ from runner.invoke import Invoker, JobResult
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_buffer, make_page, make_runtime, make_settler, rows_of
-from tests.factories import get_row, insert_rows
+from tests.factories import get_row, insert_row, insert_rows
 from tests.statement_recorder import recorded_statements
 
 
@@ -79,6 +79,21 @@ def test_a_small_batch_is_settled_by_one_statement(database: Database) -> None:
 
     assert [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"] == ["UPDATE"]  # SQLite begins each write
     assert [row.jobs for row in rows_of(database, totals)] == [5]
+
+
+def test_late_totals_are_written_by_one_statement(database: Database) -> None:
+    """Of all lanes that a runner has served: it needs no transaction for them."""
+    outbox = make_buffer(database)
+    for lane in ("a", "b", "c"):
+        insert_row(database, lane=lane)
+        [job] = claim_jobs(database, 1, lane=lane)
+        outbox.add(Settlement(job, DONE, 0), commit_now=True)
+
+    with recorded_statements() as sent:
+        outbox.flush()
+
+    assert [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"] == ["INSERT"]
+    assert sorted(row.lane for row in rows_of(database, totals)) == ["a", "b", "c"]
 
 
 def test_jobs_of_a_small_batch_keep_their_own_results(database: Database, rival: Database) -> None:

@@ -1,7 +1,7 @@
 """More lanes than slots: a runner whose lane is empty continues in the next one, and lanes stay within their caps."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,8 @@ from sqlalchemy import select
 
 from mayfly import json_text
 from mayfly.schema.metadata import jobs, runners
-from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.installation import Installation, handler_modules, most_at_once, wait_until
+from tests.process.test_limits import spans
 from tests.process.test_several_hosts import start_hosts
 
 MAX_LOCKED = 4
@@ -111,6 +112,50 @@ def test_a_dry_run_shows_how_many_runners_serve_how_many_lanes(embedded: Install
 
     assert "Runners planned: 2, which serve 12 lanes one after the other." in shown
     assert (facts["runners"], facts["shared_lanes"]) == (2, 10)
+
+
+@pytest.mark.parametrize("kind", ["plain", "thread", "async"])
+def test_limits_hold_in_lanes_that_share_runners(embedded: Installation, kind: str) -> None:
+    """The jobs of all lanes share a limit of two; its slots are free when a runner leaves its lane."""
+    embedded.settings = {"HANDLERS": handler_modules("limits"), "BACKOFF_BASE": "0.05"}
+    enqueue_in(embedded, LANES[:6], f"use_{kind}", '{"vendor": 1, "seconds": 0.02}', count=3)
+
+    def are_done() -> bool:
+        embedded.dispatch(HOST_MAX_WORKERS="3")
+        return embedded.statuses() == {"done": 18}
+
+    wait_until(are_done, "all jobs are done", seconds=120)
+
+    ran = spans(embedded)
+    assert len(ran) == len({job for job, *_ in ran}) == 18
+    assert most_at_once((began, end) for _job, began, end in ran) <= 2  # type: ignore[misc]
+    assert any(len(lanes) > 1 for lanes in lanes_served(embedded))
+    assert embedded.rows("SELECT * FROM mayfly_slots") == []
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_a_runner_leaves_its_lane_when_all_of_its_concurrent_jobs_have_ended(
+    embedded: Installation, kind: str
+) -> None:
+    """It works in one lane at a time, also with several jobs in flight, and serves all lanes in its process."""
+    embedded.settings = {"HANDLERS": handler_modules("limits")}
+    for number, lane in enumerate(LANES[:6]):
+        for vendor in (2 * number, 2 * number + 1):  # no job waits for another
+            embedded.enqueue(f"use_{kind}", f'{{"vendor": {vendor}, "seconds": 0.03}}', count=2, lane=lane)
+
+    cycle = embedded.dispatch(HOST_MAX_WORKERS="1")
+
+    assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 24})
+    [served] = lanes_served(embedded)
+    assert sorted(served) == LANES[:6]
+    lane_of = {each.id: each.lane for each in embedded.rows("SELECT id, lane FROM mayfly_jobs")}
+    began, ended_at = defaultdict(list), defaultdict(list)
+    for job, begin, end in spans(embedded):
+        began[lane_of[job]].append(begin)
+        ended_at[lane_of[job]].append(end)
+    in_lanes = [(min(began[lane]), max(ended_at[lane])) for lane in served]
+    assert most_at_once(in_lanes) == 1  # type: ignore[arg-type]
+    assert most_at_once((begin, end) for _job, begin, end in spans(embedded)) > 1  # type: ignore[misc]
 
 
 def enqueue_in(

@@ -37,6 +37,8 @@ STATEMENT_SECONDS = 10  # PyMySQL's own default waits forever on a broken connec
 LOCK_SECONDS = 5
 IDLE_SECONDS = 90  # after this, the server ends a dead client's session and releases its locks
 
+ROWS_PER_STATEMENT = 300  # that execute_many inserts by one statement, on every server
+
 Row = tuple[Any, ...]
 Values = Mapping[str, Any]
 PLAIN = frozenset({str, int, float, type(None)})  # what drivers take unchanged
@@ -177,6 +179,10 @@ class Dialect:
         if PLAIN.issuperset(map(type, values.values())):
             return values
         return {name: self.bound(value) for name, value in values.items()}
+
+    def execute_many(self, cursor: Any, statement: str, rows: Sequence[Values]) -> None:
+        """Servers insert up to ROWS_PER_STATEMENT short rows by one statement."""
+        cursor.executemany(self.rendered(statement), [self.all_bound(row) for row in rows])
 
     def in_order_of(self, _index: str) -> str:
         """A hint after the table's name, for databases that would not use a range of this index without it."""

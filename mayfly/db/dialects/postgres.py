@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from mayfly.db import dialects
-from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Row, TableColumn, TableColumns
+from mayfly.db.dialects import DatabaseServer, Dialect, ErrorKind, Row, TableColumn, TableColumns, Values
 from mayfly.errors import BadDatabaseOption, DriverMissing, SessionOptionsRefused
 
 try:
@@ -60,6 +60,8 @@ COLUMNS = (
     " atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)"
     " FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 )
+
+_INSERT = re.compile(r"(?P<head>INSERT .*? VALUES )(?P<row>\((?:%\(\w+\)s(?:, )?)+\))(?P<rest>.*)", re.DOTALL)
 
 Raw = psycopg.Connection[Any]
 
@@ -127,6 +129,19 @@ class PostgreSQL(Dialect):
         if any(each in message for each in _REFUSED):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER
+
+    def execute_many(self, cursor: Any, statement: str, rows: Sequence[Values]) -> None:
+        # Differs because psycopg sends, and the server executes, one statement per row.
+        insert = _INSERT.fullmatch(self.rendered(statement))
+        if insert is None or len(rows) == 1:
+            super().execute_many(cursor, statement, rows)
+            return
+        names = re.findall(r"%\((\w+)\)s", insert["row"])
+        mark = f"({', '.join(['%s'] * len(names))})"
+        for start in range(0, len(rows), dialects.ROWS_PER_STATEMENT):
+            part = rows[start : start + dialects.ROWS_PER_STATEMENT]
+            values = [self.bound(row[name]) for row in part for name in names]
+            cursor.execute(f"{insert['head']}{', '.join([mark] * len(part))}{insert['rest']}", values)
 
     def first_of_each(self, _connection: Any, table: str, _index: str, columns: Sequence[str]) -> str:
         # Differs because a recursive query does it: after each combination it finds the next one in the index.

@@ -237,19 +237,29 @@ def test_live_and_ended_runners_are_shown(api: Api, visitor: Visitor) -> None:
     made.enqueue("noop", count=3)
     made.enqueue("die_once", lane="sick")
     made.dispatch()
-    alive = "worker_id, cycle_id, lane, host, machine, pid, pid_started, planned_at, lease_until, jobs_done, running"
+    alive = (
+        "worker_id, cycle_id, lane, host, machine, pid, pid_started, planned_at, lease_until, jobs_done, running,"
+        " earlier_lanes"
+    )
+    earlier = '["bills", "letters"]'
     starts = '{"17": "2026-05-04T12:00:00+00:00", "18": "2026-05-04T12:01:00+00:00"}'
     made.execute(
         f"INSERT INTO mayfly_runners ({alive}) SELECT 'worker-alive', cycle_id, 'mail', 'far-away', machine, 7, 7,"
-        f" planned_at, planned_at, 41, '{starts}' FROM mayfly_runners WHERE lane = 'default'"
+        f" planned_at, planned_at, 41, '{starts}', '{earlier}' FROM mayfly_runners WHERE lane = 'default'"
     )
 
     text = text_of(visitor.get("/runners"))
     alive_part, _, ended = text.partition("Ended")
 
-    assert re.search(r"worker-alive mail far-away pid 7 .* overdue 17 started .* and 1 other job 41 0 ", alive_part)
+    assert re.search(
+        r"worker-alive mail after 2 other lanes far-away pid 7 .* overdue 17 started .* and 1 other job 41 0 ",
+        alive_part,
+    )
     assert re.search(r"worker-\d+-\d+ default \S+ pid \d+ .* ok 3 0 .* \d+ MiB [\d.]+ m?s", ended)
     assert re.search(r"sick .* crash signal 9", ended)
+    assert 'title="bills, letters"' in visitor.get("/runners").text
+    listed = {each["worker_id"]: each["earlier_lanes"] for each in api.get("/runners").json["runners"]}
+    assert listed["worker-alive"] == ["bills", "letters"]
 
 
 def test_runners_are_paginated(api: Api, visitor: Visitor) -> None:

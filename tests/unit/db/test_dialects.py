@@ -8,7 +8,7 @@ import psycopg
 import pymysql
 import pytest
 
-from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
+from mayfly.db.dialects import ROWS_PER_STATEMENT, ErrorKind, dialect_named, dialect_of_url
 from mayfly.db.dialects.postgres import session_options
 from mayfly.errors import BadDatabaseOption
 from mayfly.queue.claim import due_statement
@@ -60,6 +60,49 @@ def test_an_insert_with_a_held_key_is_ignored_in_every_dialect(name: str, clause
 def test_an_upsert_is_written_in_every_dialect(name: str, clause: str) -> None:
     """Repeating it changes nothing."""
     assert clause in dialect_named(name).upsert("mayfly_lanes", ("lane",), ["lane", "passed_over"])
+
+
+class Cursor:
+    """Of a driver: keeps what it is passed."""
+
+    def __init__(self) -> None:
+        self.executed: list[tuple[str, int]] = []  # the statement and the number of its values
+        self.executed_many: list[tuple[str, int]] = []
+
+    def execute(self, statement: str, values: list[Any]) -> None:
+        self.executed.append((statement, len(values)))
+
+    def executemany(self, statement: str, rows: list[Any]) -> None:
+        self.executed_many.append((statement, len(rows)))
+
+
+def test_postgres_inserts_many_rows_by_one_statement() -> None:
+    """Its driver would send one statement per row; the parameters of the rest of the statement stay as they are."""
+    cursor, dialect = Cursor(), dialect_named("postgresql")
+    rows = [{"lane": str(number), "passed_over": number} for number in range(ROWS_PER_STATEMENT + 2)]
+
+    dialect.execute_many(cursor, dialect.upsert("mayfly_lanes", ("lane",), rows[0]), rows)
+
+    (first, many), (last, few) = cursor.executed
+    assert (many, few, cursor.executed_many) == (2 * ROWS_PER_STATEMENT, 4, [])
+    assert first.count("(%s, %s)") == ROWS_PER_STATEMENT
+    assert last == (
+        "INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%s, %s), (%s, %s)"
+        " ON CONFLICT (lane) DO UPDATE SET passed_over = excluded.passed_over"
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE mayfly_lanes SET passed_over = :number", "INSERT INTO mayfly_lanes (lane, set_by) VALUES (:lane, 'a')"],
+)
+def test_postgres_executes_other_statements_for_each_row(statement: str) -> None:
+    """Only plain rows of parameters can be combined."""
+    cursor = Cursor()
+
+    dialect_named("postgresql").execute_many(cursor, statement, [{"number": 1, "lane": "a"}] * 2)
+
+    assert ([rows for _, rows in cursor.executed_many], cursor.executed) == ([2], [])
 
 
 @pytest.mark.parametrize(
