@@ -3,7 +3,7 @@
 Between that, the dispatcher or a lease keeper writes into them what the runner does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -45,13 +45,17 @@ ENTER_LANE = (
 )
 RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_RUNNERS = (
-    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL"
-    " FROM mayfly_runners WHERE finished_at IS NULL"
+    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL,"
+    " launcher, ending, exit_code, mayfly_runners.signal, running FROM mayfly_runners WHERE finished_at IS NULL"
 )
 LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
 RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
 # Not by the name alone: in Kubernetes all pods have the same one, and each has its own memory and processors.
-LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
+# Those of launchers use what their engine has granted them, not the slots of a host.
+LIVE_ON_HOST = (
+    "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
+    " AND launcher IS NULL"
+)
 ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
@@ -69,6 +73,12 @@ class Assignment:
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
     begins_with: int | None = None  # its first job: one that was interrupted at the end of a window
     shares: str | None = None  # lanes with these settings wait: it serves them after its own; None: only its own
+    is_submitted: bool = False  # a launcher has started it: it has no dispatcher
+
+    @property
+    def has_keeper(self) -> bool:
+        """Whether a lease keeper renews its lease, because no dispatcher waits for it."""
+        return self.is_long or self.is_submitted
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""
@@ -81,6 +91,18 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Death:
+    """How the process of a submitted runner ended that could not close its row, as its lease keeper has noted it."""
+
+    ending: str
+    exit_code: int | None
+    signal: int | None
+    running: Mapping[int, datetime]
+    jobs_done: int = 0
+    jobs_failed: int = 0
+
+
+@dataclass(frozen=True)
 class LiveRunner:
     worker_id: str
     cycle_id: int
@@ -89,6 +111,8 @@ class LiveRunner:
     process: Process
     lease_until: datetime
     has_started: bool = True  # before that, `process` is the dispatcher that planned it
+    launcher: str | None = None  # that has started it; None: a dispatcher
+    death: Death | None = None
 
 
 @dataclass(frozen=True)
@@ -173,10 +197,19 @@ def live_runners(connection: Connection) -> list[LiveRunner]:
     found = connection.execute(LIVE_RUNNERS).all()
     return [
         LiveRunner(
-            worker_id, cycle_id, lane, Host(host, machine), Process(pid, started), utc_from_driver(lease), bool(beat)
+            worker_id,
+            cycle_id,
+            lane,
+            Host(host, machine),
+            Process(pid, started),
+            utc_from_driver(lease),
+            bool(beat),
+            launcher,
+            ending and Death(ending, exit_code, signal, dict(job_starts(running))),
         )
-        for worker_id, cycle_id, lane, host, machine, pid, started, lease, beat in found
-    ]
+        for (worker_id, cycle_id, lane, host, machine, pid, started, lease, beat,
+             launcher, ending, exit_code, signal, running) in found
+    ]  # fmt: skip
 
 
 def live_by_lane(connection: Connection) -> dict[str, int]:
@@ -191,7 +224,9 @@ def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now
     """True if this call closed the row."""
     known = {name: value for name, value in asdict(ended).items() if value is not None}
     values = {"finished_at": now, "running": None, **known}
-    changes = connection.dialect.assignments(values)
+    # Of a submitted runner that has failed, its engine has the cause and the output.
+    step = "NULL" if ended.ending == "ok" else "CASE WHEN launcher IS NULL THEN NULL ELSE 'explain' END"
+    changes = f"{connection.dialect.assignments(values)}, engine_step = {step}"
     closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
     return connection.execute(closing, {**values, "worker_id": worker_id}).rowcount == 1
 
