@@ -133,10 +133,12 @@ preload_disabled = Phrase[str, str](
 # Launchers.
 runner_submitted = Phrase[str, str, str, str]("Submitted {worker_id} lane={lane} to {launcher}: id {external_id}")
 submit_failed = Phrase[str, str, str, str](
-    "The submit of {worker_id} lane={lane} to {launcher} has no answer: {reason}; it is searched for by name",
+    "The submit of {worker_id} lane={lane} to {launcher} failed: {reason}; it is searched for by name",
     Level.WARNING,
 )
-submit_refused = Phrase[str, str, str, str]("{launcher} refused {worker_id} lane={lane}: {reason}", Level.ERROR)
+submit_refused = Phrase[str, str, str, str](
+    "The submit of {worker_id} lane={lane} was refused by {launcher}: {reason}", Level.ERROR
+)
 runner_found = Phrase[str, str, str, str]("Found {worker_id} lane={lane} in {launcher}: id {external_id}")
 runner_not_started = Phrase[str, str, str, str](
     "Worker {worker_id} lane={lane} did not start in {launcher}: {reason}; it is planned again", Level.WARNING

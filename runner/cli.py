@@ -113,7 +113,8 @@ def command(
 
 def run_submitted(settings: Settings, worker_id: str) -> int:
     """Take over the row that a dispatcher has written. Without it, exit: another process has it, or came first."""
-    echo = None if settings.log_to == "stdout" else sys.stderr  # the engine keeps it
+    # The engine keeps it. A descriptor of its own: the runner redirects stderr to its lease keeper.
+    echo = None if settings.log_to == "stdout" else os.fdopen(os.dup(2), "w", errors="backslashreplace")
     log = open_log(settings, f"WORKER {worker_id}", echo=echo)
     database = schema.open_database(settings)
     host, process, now = this_host(settings.host_name), this_process(), database.clock.now()

@@ -201,7 +201,7 @@ def test_a_refused_submit_is_reported_everywhere(embedded: Installation, fake: E
 
     assert embedded.statuses() == {"pending": 21, "done": 1}
     reason = "sbatch: error: invalid partition specified: gpu"
-    assert f"lane=remote: {reason}" in embedded.log
+    assert f"lane=remote was refused by fake: {reason}" in embedded.log
     assert f"cut by launcher fake refused the last submit: {reason}" in embedded.log
     assert "Runners of launchers refused: 5" in embedded.log
     assert {each.ending for each in rows(embedded) if each.lane == "remote"} == {"refused"}
@@ -262,8 +262,8 @@ def test_a_crash_of_a_submitted_runner_is_a_crash_of_its_job(embedded: Installat
 
     job, found = embedded.job(job_id), rows(embedded)[0]
     assert (job.crashes, job.attempts) == (1, 0)
-    assert "killed by signal 11" in job.last_error
-    assert (found.ending, found.signal) == ("crash", 11)
+    assert "killed by signal 9" in job.last_error
+    assert (found.ending, found.signal) == ("crash", 9)
     assert "Starting ephemeral worker" in found.output
 
 
@@ -320,7 +320,7 @@ def test_interrupt_reaches_submitted_runners(embedded: Installation, fake: Engin
 def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation, fake: Engine) -> None:
     """Of the submitting program and of the runner."""
     embedded.enqueue("gated", lane="remote")
-    embedded.dispatch(ALERT_WEBHOOK_SECRET="s3cret-of-the-webhook")
+    embedded.dispatch(API_KEY="s3cret-of-an-application")
     embedded.wait_for_gate()
 
     wait_until(lambda: row(embedded).heartbeat_at, "the runner has taken over its row")
