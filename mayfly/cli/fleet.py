@@ -9,7 +9,7 @@ import click
 
 from mayfly.admin.actions import count_old, prune_all
 from mayfly.admin.auth import TERMINAL, AuditEntry, list_audit, this_user
-from mayfly.admin.fleet import forget_host, list_cycles, list_hosts, list_runners
+from mayfly.admin.fleet import forget_host, list_cycles, list_hosts, list_runners, read_runner
 from mayfly.admin.health import read_status
 from mayfly.cli.options import (
     JOB_ID,
@@ -21,7 +21,7 @@ from mayfly.cli.options import (
     print_json,
     print_list,
 )
-from mayfly.cli.text import audit_text, cycles_text, hosts_text, runners_text, status_text
+from mayfly.cli.text import audit_text, cycles_text, hosts_text, runner_text, runners_text, status_text
 from mayfly.clock import monotonic
 from mayfly.clock import pause as sleep
 from mayfly.db.connection import Connection
@@ -112,14 +112,22 @@ def cycles(before: int | None, limit: int, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("worker", required=False)
 @click.option("--live", is_flag=True, help="Only live runners.")
 @limit_option(50)
 @json_option
-def runners(live: bool, limit: int, as_json: bool) -> None:
-    """List live runners, then recently ended ones with their result."""
-    _settings, database = open_installation()
+def runners(worker: str | None, live: bool, limit: int, as_json: bool) -> None:
+    """List live runners, then recently ended ones with their result.
+
+    With the id of a runner: all that is known about it, with the output of one that a launcher has started and that
+    has failed.
+    """
+    settings, database = open_installation()
+    if worker is not None:
+        detail = database.read(lambda connection: read_runner(connection, worker, settings.redact))
+        return print_json(detail.facts()) if as_json else click.echo(runner_text(detail))
     found = database.read(lambda connection: list_runners(connection, limit, live))
-    print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
+    return print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
 
 
 @click.command()

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,16 @@ from sqlalchemy import select
 
 from mayfly.schema.metadata import runners
 from tests.process import engine
-from tests.process.installation import CHECKOUT, Installation, handler_modules, wait_until
+from tests.process.installation import CHECKOUT, Installation, wait_until
+from tests.process.launcher_settings import COMMAND, PYTHON, as_toml, write_toml
 
 TOML = """
-database_url = "{url}"
-state_dir = "{home}/state"
-handlers = [{handlers}]
-max_load = 0
 [launchers.fake]
 submit = [{engine}, "submit", "{{worker_id}}", "{{command}}"]
 status = [{engine}, "status", "{{worker_ids...}}"]
 cancel = [{engine}, "cancel", "{{external_ids...}}"]
 output = [{engine}, "output", "{{worker_id}}"]
-command = [
-    "env", "PYTHONPATH={checkout}", "MAYFLY_HOME={{home}}",
-    "{{python}}", "-m", "mayfly", "runner", "--worker", "{{worker_id}}",
-]
+command = {command}
 start_timeout = "{start_timeout}"
 [lanes.remote]
 launcher = "fake"
@@ -43,21 +36,11 @@ class Engine:
         self.installation = installation
         self.directory = installation.home / "engine"
         self.directory.mkdir()
-        self._start_timeout = start_timeout
-        command = [sys.executable, str(CHECKOUT / "tests/process/engine.py"), str(self.directory)]
-        self.configure(command, start_timeout)
+        command = [PYTHON, str(CHECKOUT / "tests/process/engine.py"), str(self.directory)]
+        quoted = as_toml(command)[1:-1]
+        write_toml(installation, TOML.format(engine=quoted, command=COMMAND, start_timeout=start_timeout))
         self._server = subprocess.Popen([*command, "serve"])
         wait_until((self.directory / engine.SOCKET).exists, "the engine has started")
-
-    def configure(self, command: list[str], start_timeout: str) -> None:
-        quoted = ", ".join(f'"{each}"' for each in command)
-        modules = ", ".join(f'"{each}"' for each in handler_modules("misbehaving", "outcomes").split(","))
-        home = self.installation.home
-        text = TOML.format(
-            url=self.installation.url, home=home, handlers=modules, engine=quoted, checkout=CHECKOUT,
-            start_timeout=start_timeout,
-        )  # fmt: skip
-        (home / "mayfly.toml").write_text(text)
 
     def set(self, fault: str, text: str = "") -> None:
         (self.directory / fault).write_text(text)
