@@ -159,14 +159,15 @@ def make_plan(context: CycleContext, counted: CountedWork, conditions: LaneCondi
         is_served = context.serves(name) and name not in conditions.skipped
         running = counted.running.get(name, 0)
         known = counted.lanes.get(name, KnownLane())
-        if conditions.idle is not None:
+        rules = lane_rules(context.settings, name, known, counted.paused.get(name))
+        if conditions.idle is not None and rules.launcher is None:
             busy = max(0, running - conditions.idle.get(name, 0))
         else:  # a runner in a long lane may be busy for hours
             started = running - counted.queued.get(name, 0)
             busy = started if context.settings.lane(name).is_long else conditions.slow.get(name, 0)
         counts.append(
             LaneCount(
-                lane=lane_rules(context.settings, name, known, counted.paused.get(name)),
+                lane=rules,
                 pending=max(0, found.pending - conditions.sliced.get(name, 0)) if is_served else 0,
                 running=running,
                 busy=busy,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SUBMIT_SHARE = 0.5  # of its time; the rest is for the status and for what follows from it
 MAX_FIGURES_BYTES = 4096
-CLOSED = -1
 
 
 class EngineProcess:
@@ -39,6 +38,7 @@ class EngineProcess:
         self.launcher = launcher
         self._log = context.log
         self._started = monotonic()
+        self._ends_at = min(self._started + timing().launch_seconds, context.deadline)
         self._read, write = os.pipe()
 
         def run() -> int:
@@ -49,7 +49,7 @@ class EngineProcess:
             from dispatcher.engine_round import EngineRound  # most installations have no launchers
 
             url = context.settings.database_url.get_secret_value()
-            until = monotonic() + timing().launch_seconds * SUBMIT_SHARE
+            until = self._started + (self._ends_at - self._started) * SUBMIT_SHARE
             with closing(Database(url)) as database:
                 round_ = EngineRound(context.settings, launcher, database, context.log, until)
                 try:
@@ -67,7 +67,7 @@ class EngineProcess:
     def has_ended(self) -> bool:
         """Ends it when its time is up; what it has not done, the next cycle does."""
         pid, _status = os.waitpid(self._pid, os.WNOHANG)
-        if pid == 0 and monotonic() < self._started + timing().launch_seconds:
+        if pid == 0 and monotonic() < self._ends_at:
             return False
         if pid == 0:
             self.kill()

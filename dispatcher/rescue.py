@@ -298,7 +298,8 @@ class Rescuer:
         if exit_ is not None:
             return judge(job, exit_, lane.worker_timeout, self._retry_context())
         # A runner of a long lane outlives its dispatcher: if its host still runs, only a crash can have ended it.
-        crash = LONG_RUNNER_GONE if lane.is_long and runner.host == self.context.host else None
+        is_ours = runner.host == self.context.host and runner.launcher is None
+        crash = LONG_RUNNER_GONE if lane.is_long and is_ours else None
         return judge_lost(job, held, status, self._retry_context(), crash)
 
     def _rescue_expired(self) -> None:

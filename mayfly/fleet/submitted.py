@@ -52,6 +52,7 @@ BEGIN_SUBMIT = (
 # The process may have started, and even ended, before its submit was answered.
 NOTE_FOUND = (
     "UPDATE mayfly_runners SET external_id = :external_id,"
+    " cause = CASE WHEN engine_step = 'find' THEN NULL ELSE cause END,"
     " engine_step = CASE WHEN engine_step = 'find' THEN 'watch' ELSE engine_step END WHERE worker_id = :worker_id"
 )
 NOTE_CAUSE = "UPDATE mayfly_runners SET cause = :cause WHERE worker_id = :worker_id"
