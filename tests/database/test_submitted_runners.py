@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dispatcher.idle import reasons
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import open_cycle
 from mayfly.fleet.runners import Death, EndedRunner, close_runner, live_by_lane, live_on_host, live_runners
@@ -31,10 +33,12 @@ from mayfly.fleet.submitted import (
     request_stop,
     take_over_submitted,
 )
+from mayfly.monitoring.alerts import AlertKind, detect
 from mayfly.process.identity import Host, Process, this_host
 from mayfly.queue.rescue import dead_runners
 from mayfly.schema.metadata import runners
 from tests.database.factories import CYCLE, rows_of
+from tests.unit.settings.factories import settings_in
 
 NODE, PROCESS, OTHER_PROCESS = Host("node", "boot"), Process(17, 1700), Process(18, 1800)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -225,3 +229,34 @@ def test_a_stop_is_requested_for_the_runners_of_a_host(database: Database) -> No
     assert [(each.worker_id, each.has_started) for each in stopped] == [("worker-1", True), ("worker-2", False)]
     assert database.read(lambda c: must_stop(c, "worker-1"))
     assert [each.ending for each in rows_of(database, runners)] == [None, "cancelled"]
+
+
+def test_a_refused_submit_is_an_incident(database: Database, tmp_path: Path) -> None:
+    """With the reason of the launcher; it ends when a submit is accepted."""
+    settings = settings_in(tmp_path, {}, toml="[launchers.slurm]\n")
+    submit(database, "worker-1")
+    close(database, "refused", "no such partition")
+    now = database.clock.now()
+
+    [incident] = database.read(lambda c: detect(c, settings, now))
+
+    assert (incident.kind, incident.subject) == (AlertKind.REFUSED, "import")
+    assert incident.detail == "the launcher slurm refused a runner of lane import: no such partition"
+    submit(database, "worker-2")
+    database.run(lambda c: note_found(c, "worker-2", "17"))
+    assert database.read(lambda c: detect(c, settings, now)) == []
+
+
+def test_a_cycle_is_not_idle_while_an_engine_is_to_be_asked(database: Database, tmp_path: Path) -> None:
+    """A runner that has ended may have to be cancelled in it, or its cause is not known yet."""
+    settings = settings_in(tmp_path, {}, toml="[launchers.slurm]\n")
+    submit(database, "worker-1")
+    database.run(lambda c: begin_submit(c, "worker-1"))
+    close(database, "cancelled")
+    now = database.clock.now()
+
+    found = database.read(lambda c: list(reasons(c, settings, tmp_path, now)))
+
+    assert found == ["an engine is to be asked about a runner that has ended"]
+    database.run(lambda c: end_step(c, "worker-1", EngineStep.CANCEL))
+    assert database.read(lambda c: list(reasons(c, settings, tmp_path, now))) == []

@@ -1,5 +1,6 @@
 """Launchers: an engine starts the runners of a lane; the lease decides, the engine explains."""
 
+import json
 import os
 import signal
 import subprocess
@@ -333,3 +334,39 @@ def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Instal
 
     assert (embedded.job(job_id).status, rows(embedded)[0].ending) == ("pending", "lost")
     embedded.open_gate()
+
+
+def test_a_runner_is_shown_with_its_cause_and_its_output(embedded: Installation, fake: Engine) -> None:
+    """By `mayfly runners ID`, also as JSON. Secrets in the output are masked, control characters replaced."""
+    embedded.enqueue("die_always", lane="remote")
+    embedded.dispatch()
+    wait_until(lambda: fake.states() == ["FAILED"], "the runner has crashed")
+    [first] = rows(embedded)
+    output = fake.directory / f"{first.worker_id}.out"
+    output.write_bytes(b"x" * 100_000 + b"\xff\x1b[2Jmysql://me:s3cret@db/app token=s3cret-too\n")
+
+    embedded.dispatch()
+
+    text = embedded.run("mayfly", "runners", first.worker_id).stdout
+    facts = json.loads(embedded.run("mayfly", "runners", first.worker_id, "--json").stdout)
+    assert (facts["launcher"], facts["external_id"], facts["ending"]) == ("fake", first.external_id, "crash")
+    assert len(facts["output"].encode()) <= 64 << 10
+    for shown in (text, facts["output"]):
+        assert "[2Jmysql://me:***@db/app token=•••" in shown
+        assert "s3cret" not in shown
+        assert "\x1b" not in shown
+    assert embedded.run("mayfly", "runners", "worker-9").returncode == 64
+
+
+def test_doctor_checks_the_programs_of_launchers(embedded: Installation, fake: Engine) -> None:
+    """Without submitting anything."""
+    assert f"fake: {PYTHON} found; lanes remote" in embedded.run("mayfly", "doctor").stdout
+    write_toml(
+        embedded, '[launchers.slurm]\nsubmit = ["no-such-program", "{command}"]\n[lanes.a]\nlauncher = "slurm"\n'
+    )
+
+    shown = embedded.run("mayfly", "doctor")
+
+    assert "slurm: no-such-program" in shown.stdout
+    assert shown.returncode == 1
+    assert fake.jobs() == []
