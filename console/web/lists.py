@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi import Path as PathParameter
 
 from console.web import export
@@ -18,7 +18,7 @@ from mayfly.admin.jobs import facts_of
 from mayfly.admin.lanes import limits_page, list_limits, used_up
 from mayfly.admin.sources import list_sources
 from mayfly.db.connection import Connection
-from mayfly.errors import SettingsError
+from mayfly.errors import SettingsError, UnknownName
 from mayfly.queue.outcome import storable
 from mayfly.schema.tables import KEY_LENGTH
 from mayfly.settings import load
@@ -55,7 +55,10 @@ async def runners(request: Request, context: Context, _user: Viewer, after: Afte
 
 @router.get("/runners/{worker_id}")
 async def runner(request: Request, context: Context, _user: Viewer, worker_id: RunnerId) -> Response:
-    view = await context.read(read_runner, storable(worker_id), context.settings.redact)
+    try:
+        view = await context.read(read_runner, storable(worker_id), context.settings.redact)
+    except UnknownName as error:
+        raise HTTPException(404, str(error)) from error
     return render(request, "runner.html", view=view)
 
 

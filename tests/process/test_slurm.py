@@ -63,6 +63,12 @@ def job_of(slurm: Slurm, worker_id: str) -> list[str]:
     return slurm.ask("squeue", "-h", "--states=all", f"--name={worker_id}", "--format=%i %T").splitlines()
 
 
+def wait_for_its_lease(installation: Installation) -> None:
+    """Of the only runner, which is dead: no process renews it."""
+    [runner] = rows(installation)
+    wait_until(lambda: installation.now() > runner.lease_until, "its lease has ended", LEASE_SECONDS)
+
+
 def dispatch_until(installation: Installation, true: Any, what: str, seconds: float = DEADLINE_SECONDS) -> None:
     """One cycle after the other, as cron does, but without the rest of the minute."""
 
@@ -102,7 +108,8 @@ def test_the_cause_of_a_killed_node_is_known(cluster: Installation, slurm: Slurm
 
     slurm.kill(node)
     slurm.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
-    dispatch_until(cluster, lambda: rows(cluster)[0].finished_at, "its row is closed", LEASE_SECONDS)
+    wait_for_its_lease(cluster)
+    cluster.dispatch()
 
     dispatch_until(cluster, lambda: rows(cluster)[0].engine_step is None, "its cause is read")
     assert (rows(cluster)[0].ending, rows(cluster)[0].cause) == ("lost", "node failed")
@@ -118,7 +125,9 @@ def test_a_runner_cancelled_with_scancel_is_planned_again(cluster: Installation,
     [first] = rows(cluster)
 
     slurm.ask("scancel", first.external_id)
-    dispatch_until(cluster, lambda: rows(cluster)[0].finished_at, "its row is closed", LEASE_SECONDS)
+    wait_until(lambda: job_of(slurm, first.worker_id)[0].endswith("CANCELLED"), "it was killed")
+    wait_for_its_lease(cluster)
+    cluster.dispatch()
 
     dispatch_until(cluster, lambda: rows(cluster)[0].engine_step is None, "its cause is read")
     assert rows(cluster)[0].cause == "cancelled outside Mayfly"
