@@ -13,9 +13,11 @@ from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.fleet.cycles import KnownLane, known_lanes, open_cycle, record_passed_over
-from mayfly.fleet.plan import LaneCount, Plan, lane_rules, measure, plan_runners, slots
+from mayfly.fleet.launchers import log_file
+from mayfly.fleet.plan import LaneCount, Plan, PlannedLane, lane_rules, measure, plan_runners, slots
 from mayfly.fleet.plan_lock import finish_planning
 from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
+from mayfly.fleet.submitted import Refusal, Submission, add_submitted, queued_by_lane, refusals
 from mayfly.job import FULL_WINDOW
 from mayfly.process import timing
 from mayfly.queue.count import DEFAULT_COUNT_CAP, Due, count_due, interrupted_jobs
@@ -32,6 +34,8 @@ class CountedWork:
     running_here: int = 0
     lanes: Mapping[str, KnownLane] = field(default_factory=dict)
     paused: Mapping[str, Pause] = field(default_factory=dict)  # lanes
+    queued: Mapping[str, int] = field(default_factory=dict)  # of the running ones: they wait in an engine's queue
+    refused: Mapping[str, Refusal] = field(default_factory=dict)  # lanes whose last submit was refused
 
     @property
     def pending(self) -> int:
@@ -79,6 +83,11 @@ class Planned:
     plan: Plan
     assignments: tuple[Assignment, ...]
     is_first: bool  # plan of its cycle, which has the most time for a job
+    submissions: tuple[Submission, ...] = ()  # runners that launchers start
+
+    @property
+    def runners(self) -> int:
+        return len(self.assignments) + len(self.submissions)
 
 
 def plan(context: CycleContext, number: int, cycle_id: int, conditions: LaneConditions) -> Planned:
@@ -87,16 +96,18 @@ def plan(context: CycleContext, number: int, cycle_id: int, conditions: LaneCond
     planned = make_plan(context, counted, conditions)
     now = context.database.clock.now()
     assignments = tuple(_assign(context, planned, number, cycle_id, now))
+    submissions = tuple(_submit(context, planned, number, cycle_id, now))
 
     def write(connection: Connection) -> None:
         finish_planning(connection, number)
         if number == cycle_id:
             open_cycle(connection, cycle_id, context.host.name, now)
         add_planned(connection, assignments, context.host, context.process, now)
+        add_submitted(connection, submissions, now)
         record_passed_over(connection, counted.lanes, planned.passed_over())
 
     context.database.run(write)
-    return Planned(cycle_id, counted, planned, assignments, is_first=number == cycle_id)
+    return Planned(cycle_id, counted, planned, assignments, number == cycle_id, submissions)
 
 
 def count_work(context: CycleContext) -> CountedWork:
@@ -116,6 +127,8 @@ def count_work(context: CycleContext) -> CountedWork:
             running_here=live_on_host(connection, context.host),
             lanes=lanes,
             paused=pauses.lanes,
+            queued=queued_by_lane(connection) if context.settings.launchers else {},
+            refused=refusals(connection, now) if context.settings.launchers else {},
         )
         return counted.plus_rows(_due_rows(context, connection, now, pauses.types, cap_of), cap_of)
 
@@ -146,19 +159,23 @@ def make_plan(context: CycleContext, counted: CountedWork, conditions: LaneCondi
         is_served = context.serves(name) and name not in conditions.skipped
         running = counted.running.get(name, 0)
         known = counted.lanes.get(name, KnownLane())
-        if conditions.idle is not None:
+        rules = lane_rules(context.settings, name, known, counted.paused.get(name))
+        if conditions.idle is not None and rules.launcher is None:
             busy = max(0, running - conditions.idle.get(name, 0))
         else:  # a runner in a long lane may be busy for hours
-            busy = running if context.settings.lane(name).is_long else conditions.slow.get(name, 0)
+            started = running - counted.queued.get(name, 0)
+            busy = started if context.settings.lane(name).is_long else conditions.slow.get(name, 0)
         counts.append(
             LaneCount(
-                lane=lane_rules(context.settings, name, known, counted.paused.get(name)),
+                lane=rules,
                 pending=max(0, found.pending - conditions.sliced.get(name, 0)) if is_served else 0,
                 running=running,
                 busy=busy,
                 capped=found.capped,
                 passed_over=known.passed_over,
                 expects_jobs=is_served and name in conditions.expected,
+                queued=counted.queued.get(name, 0),
+                refused=counted.refused[name].reason if name in counted.refused else None,
             )
         )
     room = slots(measure(), context.settings, counted.running_here)
@@ -182,7 +199,7 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
     lease = timedelta(seconds=context.deadline - monotonic() + timing().lease_grace_seconds)
     numbers = count(1)
     waiting = {shared_settings(settings, each.count.lane.name) for each in plan.waiting}
-    for planned in plan.lanes:
+    for planned in _of_this_host(plan):
         lane = settings.lane(planned.count.lane.name)
         window_end = monotonic() + lane.worker_timeout
         shares = shared_settings(settings, lane.name)
@@ -199,6 +216,31 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
                 is_long=lane.is_long,
                 stays_until=stays_until if lane.linger else 0.0,
                 shares=shares if shares in waiting else None,
+            )
+
+
+def _of_this_host(plan: Plan) -> list[PlannedLane]:
+    return [each for each in plan.lanes if each.count.lane.launcher is None]
+
+
+def _submit(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: datetime) -> Iterator[Submission]:
+    """Their numbers follow those of this host's runners."""
+    settings = context.settings
+    numbers = count(1 + sum(each.planned for each in _of_this_host(plan)))
+    for planned in plan.lanes:
+        lane = planned.count.lane
+        if lane.launcher is None:
+            continue
+        launcher = settings.launchers[lane.launcher]
+        for _ in range(planned.planned):
+            worker_id = f"worker-{number}-{next(numbers)}"
+            yield Submission(
+                worker_id=worker_id,
+                lane=lane.name,
+                cycle_id=cycle_id,
+                launcher=launcher.name,
+                start_by=now + timedelta(seconds=launcher.start_timeout),
+                log_file=log_file(settings, launcher, worker_id),
             )
 
 

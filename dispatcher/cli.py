@@ -96,6 +96,7 @@ def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: 
             "set_by": each.count.lane.set_by,
             "cuts": list(each.cuts),
             "long": settings.lane(each.count.lane.name).is_long,
+            "launcher": each.count.lane.launcher,
         }
         for each in plan.lanes
     ]
@@ -105,11 +106,14 @@ def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: 
 
 
 def plan_table(settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> str:
-    rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
+    lanes = [each.count.lane for each in plan.lanes]
+    has_launcher = any(lane.launcher for lane in lanes)
+    names = ("launcher",) if has_launcher else ()
+    rows: list[tuple[str, ...]] = [("lane", "pending", "running", "wanted", "planned", *names, "cut by")]
     for each in plan.lanes:
         figures = (each.count.pending_text, str(each.count.running), str(each.wanted), str(each.planned))
-        rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
-    lanes = [each.count.lane for each in plan.lanes]
+        launcher = (each.count.lane.launcher or "-",) if has_launcher else ()
+        rows.append((each.count.lane.name, *figures, *launcher, ", ".join(each.cuts) or "-"))
     set_by_user = [f"Lane {lane.name}: {lane.cap}." for lane in lanes if lane.set_by]
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     shared = shared_lanes(settings, plan)

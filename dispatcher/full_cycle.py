@@ -18,6 +18,7 @@ from dispatcher.assign import (
 from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext, HostLock
 from dispatcher.cycle import describe, log_summary
 from dispatcher.lane_figures import lane_figures
+from dispatcher.launch import LaunchStep
 from dispatcher.linger import Linger
 from dispatcher.rescue import Rescuer
 from dispatcher.steps import BatchStep, CycleStep, FiguresStep, ReclaimStep, ScheduleStep, SourceStep, prune_old_rows
@@ -48,8 +49,10 @@ class FullCycle:
         self.supervisor = Supervisor(context, lock.close, self.waiting_lanes.names)
         self.linger = Linger(self)
         self.reclaim = ReclaimStep(self)
+        self.launch = LaunchStep(self)
         self.steps: list[CycleStep] = [
-            ScheduleStep(self), self.linger, self.reclaim, FiguresStep(self), SourceStep(self), BatchStep(self)
+            ScheduleStep(self), self.linger, self.reclaim, FiguresStep(self), SourceStep(self), BatchStep(self),
+            self.launch,
         ]  # fmt: skip
 
     def run(self) -> CycleSummary:
@@ -64,7 +67,7 @@ class FullCycle:
                 self._start(self.planned)
                 for step in self.steps:
                     step.after_spawn()
-            while self.supervisor.alive or self.linger.is_active:
+            while self.supervisor.alive or self.linger.is_active or self.launch.is_busy:
                 self._supervise()
         finally:
             self.supervisor.close()
@@ -86,7 +89,7 @@ class FullCycle:
             self.planned = plan(context, cycle_id, cycle_id, conditions)
         context.log.write(log_messages.pending_jobs(str(self.planned.counted)))
         log_plan(context, self.planned)
-        if not self.planned.assignments and not self.planned.counted.pending:
+        if not self.planned.runners and not self.planned.counted.pending:
             context.log.write(log_messages.nothing_pending())
 
     def _supervise(self) -> None:
@@ -139,6 +142,7 @@ class FullCycle:
         waiting = {lane: jobs[0] for lane, jobs in begins_with.items()} if planned.is_first else None
         self.waiting_lanes.offer(planned.cycle_id, planned.plan, taken, waiting)
         self.supervisor.start(with_first_jobs(planned.assignments, begins_with))
+        self.launch.submit(planned.submissions)
 
     def _statement_deadline(self, is_last: bool = False) -> float:
         """Runners must be killed in time even if the database hangs. Without runners, lingering may take longer."""
@@ -185,7 +189,7 @@ class FullCycle:
             duration_ms=self.context.duration_ms,
             pending=self.planned.counted.pending,
             is_capped=self.planned.counted.is_capped,
-            planned=len(self.planned.assignments),
+            planned=self.planned.runners,
             ends=self.rescuer.results.ends,
             tally=tally,
             rescued=self.rescuer.rescued,

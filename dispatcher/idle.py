@@ -34,6 +34,11 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
         yield "a runner is alive, or its end was not recorded"
     if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
+    if settings.launchers:
+        from mayfly.fleet.submitted import has_ended_work  # most installations have no launchers
+
+        if has_ended_work(connection, now):
+            yield "an engine is to be asked about a runner that has ended"
     groups = job_groups(connection)
     for group in groups:
         if group.is_due(now):

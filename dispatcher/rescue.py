@@ -18,8 +18,10 @@ from mayfly.clock import monotonic
 from mayfly.fleet.cycles import cycles_still_supervised
 from mayfly.fleet.runners import (
     Assignment,
+    Death,
     EndedRunner,
     LiveRunner,
+    close_runner,
     close_runners,
     is_external,
     live_runners,
@@ -29,7 +31,7 @@ from mayfly.job import Job
 from mayfly.monitoring.hooks import announcer, announcing
 from mayfly.process import exits, timing
 from mayfly.process.state_dir import page_path, pages_in
-from mayfly.process.status_page import RunnerStatus, read_status_page
+from mayfly.process.status_page import RunnerStatus, RunningJob, read_status_page
 from mayfly.queue import policy
 from mayfly.queue.count import busy_lanes
 from mayfly.queue.outcome import RELEASED, Outcome, Settler, stack_text
@@ -183,6 +185,17 @@ def judge_lost(
     return policy.after_lost_runner(job, DISAPPEARED, retry), None
 
 
+def exit_of(death: Death, now: datetime) -> Exit:
+    """How a submitted runner exited, as its lease keeper has noted it. Keepers of other hosts have other clocks."""
+    ended = monotonic()
+    running = tuple(
+        RunningJob(job_id, ended - (now - started).total_seconds(), None) for job_id, started in death.running.items()
+    )
+    killed_for = KilledFor.TIME if death.ending == Ending.TIMEOUT else None
+    code = -death.signal if death.signal is not None else death.exit_code or exits.ERROR
+    return Exit(code, RunnerStatus(running=running), ended, killed_for=killed_for)
+
+
 # --- the clean-up ---
 
 
@@ -236,7 +249,7 @@ class Rescuer:
         pages = pages_in(directory)
         still_supervised = cycles_still_supervised(directory)
         for runner in dead_runners(self.context.database, host):
-            is_here = runner.host == host
+            is_here = runner.host == host and runner.launcher is None
             if is_here and runner.cycle_id in still_supervised:
                 continue  # its dispatcher has handed over to this one, and settles its jobs itself
             if is_here and runner.has_started:
@@ -281,15 +294,23 @@ class Rescuer:
         rescued = self._rescue(
             runner.worker_id, runner.lane, lambda job, held: self._judge_lost(runner, job, held, status)
         )
-        close_lost(self.context.database, runner.worker_id, status)
+        self._close_lost(runner, status)
         self.context.log.write(log_messages.runner_lost(runner.worker_id, runner.lane, rescued))
+
+    def _close_lost(self, runner: LiveRunner, status: RunnerStatus | None) -> None:
+        database, death = self.context.database, runner.death
+        if death is None:
+            return close_lost(database, runner.worker_id, status)
+        ended, now = EndedRunner(death.ending), database.clock.now()
+        database.run(lambda connection: close_runner(connection, runner.worker_id, ended, now))
+        return None
 
     def _judge_lost(
         self, runner: LiveRunner, job: Job, held: int, status: RunnerStatus | None
     ) -> tuple[Outcome, int | None]:
         """A runner of a long lane may exit without a dispatcher. If its last deadline has passed, it timed out."""
         lane = self.context.settings.lane(runner.lane)
-        exit_: Exit | None = None
+        exit_ = None if runner.death is None else exit_of(runner.death, self.context.database.clock.now())
         if status is not None and status.too_large:
             exit_ = Exit(-signal.SIGKILL, status, monotonic(), status.too_large, KilledFor.MEMORY)
         elif status is not None and lane.is_long and 0 < status.hard_deadline <= monotonic():
@@ -297,7 +318,8 @@ class Rescuer:
         if exit_ is not None:
             return judge(job, exit_, lane.worker_timeout, self._retry_context())
         # A runner of a long lane outlives its dispatcher: if its host still runs, only a crash can have ended it.
-        crash = LONG_RUNNER_GONE if lane.is_long and runner.host == self.context.host else None
+        is_ours = runner.host == self.context.host and runner.launcher is None
+        crash = LONG_RUNNER_GONE if lane.is_long and is_ours else None
         return judge_lost(job, held, status, self._retry_context(), crash)
 
     def _rescue_expired(self) -> None:

@@ -19,9 +19,11 @@ REPLAN_SECONDS = 1.0  # while lanes wait: new jobs of a lane with a better rank 
 def shared_settings(settings: Settings, lane: str) -> str | None:
     """Runners may serve any lane with the same text; None if a lane has runners of its own.
 
-    A runner of a long lane may outlive the dispatcher, and the rows of a source are claimed by runners of its lane.
+    A runner of a long lane may outlive the dispatcher, one of a launcher is elsewhere, and the rows of a source are
+    claimed by runners of its lane.
     """
-    if settings.lane(lane).is_long or lane in settings.lanes_of_sources:
+    resolved = settings.lane(lane)
+    if resolved.is_long or resolved.launcher is not None or lane in settings.lanes_of_sources:
         return None
     own = vars(settings.lanes[lane]) if lane in settings.lanes else {}
     given = sorted((name, value) for name, value in own.items() if value is not None)

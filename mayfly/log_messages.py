@@ -130,6 +130,28 @@ preload_disabled = Phrase[str, str](
     "Handler preloading disabled for lane={lane}: importing the handlers leaves {hazard}"
 )
 
+# Launchers.
+runner_submitted = Phrase[str, str, str, str]("Submitted {worker_id} lane={lane} to {launcher}: id {external_id}")
+submit_failed = Phrase[str, str, str, str](
+    "The submit of {worker_id} lane={lane} to {launcher} failed: {reason}; it is searched for by name",
+    Level.WARNING,
+)
+submit_refused = Phrase[str, str, str, str](
+    "The submit of {worker_id} lane={lane} was refused by {launcher}: {reason}", Level.ERROR
+)
+runner_found = Phrase[str, str, str, str]("Found {worker_id} lane={lane} in {launcher}: id {external_id}")
+runner_not_started = Phrase[str, str, str, str](
+    "Worker {worker_id} lane={lane} did not start in {launcher}: {reason}; it is planned again", Level.WARNING
+)
+runner_cancelled = Phrase[str, str, str](
+    "Worker {worker_id} lane={lane} of {launcher} is cancelled: no jobs are left"
+)
+runner_explained = Phrase[str, str, str]("{launcher} reports that {worker_id} ended: {cause}", Level.WARNING)
+engine_failed = Phrase[str, str, str]("{launcher}: `{command}` failed: {reason}", Level.ERROR)
+engine_stopped = Phrase[str, float](
+    "The commands of {launcher} were ended after {seconds:.0f} s; the next cycle continues", Level.WARNING
+)
+
 # The heartbeat, alerts, metrics and traces are sent by processes of their own.
 side_process_failed = Phrase[str, str]("Sending {process} failed: {reason}", Level.ERROR)
 side_process_timed_out = Phrase[str, float](
@@ -220,6 +242,8 @@ def console_started(url: str, version: str, api_only: bool) -> LogMessage:
 
 no_worker_started = Phrase[str, str]("No worker started: lane={lane} has no free slot; cut by {cuts}", Level.WARNING)
 worker_started = Phrase[str]("Starting ephemeral worker", fields=["lane"])
+not_taken_over = Phrase[str]("Exiting without a claim: {reason}", Level.WARNING)
+stop_requested = Phrase[()]("An operator has requested a stop: claiming no more jobs", Level.WARNING)
 lane_entered = Phrase[str]("Continuing with lane={lane}")
 worker_stopping = Phrase[str]("Received {signal}: claiming no more jobs", Level.WARNING)
 worker_error = Phrase[str]("{reason}", Level.ERROR)

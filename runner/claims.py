@@ -300,7 +300,7 @@ class Claims:
 
     def _claimant(self) -> Claimant:
         assigned = self.assignment
-        lease_until = self.database.clock.now() + long_lease() if assigned.is_long else assigned.lease_until
+        lease_until = self.database.clock.now() + long_lease() if assigned.has_keeper else assigned.lease_until
         begins_with = assigned.begins_with if self._is_fresh or self._may_enter is not None else None
         return Claimant(assigned.worker_id, assigned.lane, lease_until, self._is_fresh, begins_with)
 

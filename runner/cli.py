@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.plan import LaneCount, PlannedLane, lane_rules, measure, plan_runners, slots
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.fleet.runners import Assignment, EndedRunner, add_planned, close_runner, live_by_lane, live_on_host
+from mayfly.fleet.submitted import take_over_submitted
 from mayfly.format import plural
 from mayfly.log import Log, open_log
 from mayfly.process import exits, timing
@@ -51,8 +53,8 @@ def run_assigned(
 def _run(
     assignment: Assignment, settings: Settings, page: StatusPage, log: Log, inherited: Inherited | None = None
 ) -> int:
-    """In a long lane with a lease keeper; such a runner closes its own row."""
-    if not assignment.is_long:
+    """In a long lane, or from a launcher, with a lease keeper; such a runner closes its own row."""
+    if not assignment.has_keeper:
         return run_runner(assignment, settings, page, log, inherited)
     database = inherited.database if inherited else schema.open_database(settings)
     database.close()
@@ -88,17 +90,55 @@ def print_to(output: int, settings: Settings) -> Log:
     metavar="NAME",
     help="The lane; if repeated, one after the other.",
 )
+@click.option("--worker", metavar="ID", help="Passed by a launcher: the runner that a dispatcher has planned.")
 @click.option("--assignment", hidden=True, help="Passed by the dispatcher: the assignment as JSON.")
 @click.option("--output", type=int, hidden=True, help="Passed by the dispatcher: descriptor for printed text.")
 @click.option("--parent", type=int, hidden=True, help="Passed by the dispatcher: its pid.")
-def command(lanes: tuple[str, ...], assignment: str | None, output: int | None, parent: int | None) -> int:
+def command(
+    lanes: tuple[str, ...], worker: str | None, assignment: str | None, output: int | None, parent: int | None
+) -> int:
     settings = load_settings()
+    if worker is not None:
+        return run_submitted(settings, worker)
     if assignment is None or output is None or parent is None:
         return run_manually(settings, list(dict.fromkeys(lanes)))
     assigned = Assignment.from_text(assignment)
     if not assigned.is_long:
         die_with_parent(parent)
     return run_assigned(assigned, settings, open_state_dir(settings), output)
+
+
+# --- started by a launcher --------------------------------------------------------------------------------
+
+
+def run_submitted(settings: Settings, worker_id: str) -> int:
+    """Take over the row that a dispatcher has written. Without it, exit: another process has it, or came first."""
+    # The engine keeps it. A descriptor of its own: the runner redirects stderr to its lease keeper.
+    echo = None if settings.log_to == "stdout" else os.fdopen(os.dup(2), "w", errors="backslashreplace")
+    log = open_log(settings, f"WORKER {worker_id}", echo=echo)
+    database = schema.open_database(settings)
+    host, process, now = this_host(settings.host_name), this_process(), database.clock.now()
+    lease = now + long_lease()
+    taken = database.run(lambda connection: take_over_submitted(connection, worker_id, host, process, now, lease))
+    if isinstance(taken, str):
+        log.write(log_messages.not_taken_over(taken))
+        return exits.SUCCESS
+    lane = settings.lane(taken.lane)
+    interrupted = database.read(lambda connection: interrupted_jobs(connection, {lane.name: 1}, now))
+    assignment = Assignment(
+        worker_id=worker_id,
+        lane=lane.name,
+        cycle_id=taken.cycle_id,
+        deadline=monotonic() + lane.worker_timeout,
+        window_seconds=lane.worker_timeout,
+        lease_until=lease,
+        is_long=lane.is_long,
+        begins_with=next(iter(interrupted.get(lane.name, ())), None),
+        is_submitted=True,
+    )
+    database.close()
+    page = StatusPage(page_path(open_state_dir(settings), worker_id))
+    return _run(assignment, settings, page, log)
 
 
 # --- started manually -------------------------------------------------------------------------------------
@@ -222,6 +262,7 @@ def plan_one(connection: Connection, settings: Settings, lane: str, now: datetim
     counts = []
     for name in sorted({lane, *live}):
         rules = lane_rules(settings, name, known.get(name, KnownLane()), paused.get(name))
+        rules = replace(rules, launcher=None if name == lane else rules.launcher)  # this process is here
         running = live.get(name, 0)
         counts.append(LaneCount(rules, rules.batch_size * (running + 1) if name == lane else 0, running))
     room = slots(measure(), settings, live_on_host(connection, this_host(settings.host_name)))

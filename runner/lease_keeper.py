@@ -8,19 +8,24 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import FrameType
 
 from mayfly import log_messages
 from mayfly.clock import monotonic
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import MayflyError
-from mayfly.fleet.runners import Assignment, FiguresWriter, ObservedRunner
+from mayfly.fleet.runners import Assignment, Death, FiguresWriter, ObservedRunner
+from mayfly.fleet.submitted import must_stop, note_cause, note_death
 from mayfly.log import Log
-from mayfly.process import fork, timing
+from mayfly.process import exits, fork, timing
 from mayfly.process.identity import Process, resident_bytes, start_time
-from mayfly.process.status_page import StatusPage
+from mayfly.process.status_page import RunnerStatus, StatusPage
 from mayfly.queue.rescue import renew
+from mayfly.stats.totals import count_unseen
 
 POLL_SECONDS = 0.25  # between two checks of its memory
 
@@ -49,6 +54,17 @@ def run_with_keeper(
     return LeaseKeeper(assignment, runner, page, database, log, memory, fork.ChildOutput(reading)).run()
 
 
+def death_of(status: RunnerStatus, code: int, at: float, now: datetime) -> Death:
+    """How a runner ended that did not close its row. `at` is the monotonic time of `now`. Pure."""
+    starts = {each.job_id: now - timedelta(seconds=at - each.started) for each in status.running}
+    is_timeout = bool(starts) and code == exits.ERROR and 0 < status.hard_deadline <= at
+    ending = {exits.SUCCESS: "ok", exits.TIMEOUT: "timeout"}.get(code, "error")
+    if code < 0 or starts:
+        ending = "timeout" if is_timeout else "crash"
+    exit_code, killed_by = (None, -code) if code < 0 else (code, None)
+    return Death(ending, exit_code, killed_by, starts, status.done, status.failed)
+
+
 @dataclass
 class LeaseKeeper:
     assignment: Assignment
@@ -60,6 +76,7 @@ class LeaseKeeper:
     output: fork.ChildOutput
     renew_at: float = 0.0
     output_open: bool = True  # the runner has not closed its end of the pipe
+    stops: bool = False  # an operator has requested its stop
 
     def __post_init__(self) -> None:
         self.figures = FiguresWriter(self.database, self.log)
@@ -77,10 +94,12 @@ class LeaseKeeper:
         _pid, status = os.waitpid(self.runner.pid, 0)
         fork.end_strays()
         self._forward_output()
+        code = os.waitstatus_to_exitcode(status)
+        if self.assignment.is_submitted:
+            self._note_end(code)
         self.database.close()
         if self.output.dropped:
             self.log.write(log_messages.output_dropped(self.assignment.worker_id, self.output.dropped))
-        code = os.waitstatus_to_exitcode(status)
         if code < 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
             for each in fork.STOPS:
@@ -96,6 +115,7 @@ class LeaseKeeper:
             self.output.refill()  # the bound on output applies per renewal, not to the whole run
         if monotonic() >= self.figures.due_at:
             self.figures.write([self.observed])
+            self._stop_if_requested()
         self._limit_memory()
         seconds = min(self.renew_at, self.figures.due_at) - monotonic()
         if self.memory_limit is not None:
@@ -115,6 +135,33 @@ class LeaseKeeper:
             self.database.run(lambda connection: renew(connection, lane, worker_id, self.runner, now))
         except MayflyError:
             self.database.close()  # the next attempt opens a new connection
+
+    def _stop_if_requested(self) -> None:
+        """A submitted runner is signalled through its row: the operator may be on another machine."""
+        if not self.assignment.is_submitted or self.stops:
+            return
+        worker_id = self.assignment.worker_id
+        with suppress(MayflyError), self.database.bounded(timing().figures_timeout_seconds):
+            self.stops = self.database.read(lambda connection: must_stop(connection, worker_id))
+        if self.stops:
+            self.log.write(log_messages.stop_requested())
+            self.runner.send_signal(signal.SIGTERM)
+
+    def _note_end(self, code: int) -> None:
+        """If the runner could not close its row: its lease ends, and the next cycle settles its jobs."""
+        status, worker_id, now = self.page.read(), self.assignment.worker_id, self.database.clock.now()
+        death = death_of(status, code, monotonic(), now)
+
+        def note(connection: Connection) -> None:
+            if note_death(connection, worker_id, death, now):
+                if status.too_large:
+                    note_cause(connection, worker_id, "its memory grew above WORKER_MEMORY")
+                if status.may_be_uncounted:
+                    count_unseen(connection, worker_id, status)
+
+        with suppress(MayflyError):  # if the database is unreachable, its lease expires
+            self.database.run(note)
+        self.page.path.unlink(missing_ok=True)
 
     def _limit_memory(self) -> None:
         if self.memory_limit is None:

@@ -5,19 +5,20 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import Path as PathParameter
 
 from console.web import export
 from console.web.export import MAX_EXPORTED
 from console.web.page import Admin, Context, Viewer, render, url, without_empty_parameters
 from mayfly.admin.auth import list_audit
 from mayfly.admin.filters import MAX_ID
-from mayfly.admin.fleet import Gap, is_overrun, list_ended, list_minutes, list_runners, read_regularity
+from mayfly.admin.fleet import Gap, is_overrun, list_ended, list_minutes, list_runners, read_regularity, read_runner
 from mayfly.admin.jobs import facts_of
 from mayfly.admin.lanes import limits_page, list_limits, used_up
 from mayfly.admin.sources import list_sources
 from mayfly.db.connection import Connection
-from mayfly.errors import SettingsError
+from mayfly.errors import SettingsError, UnknownName
 from mayfly.queue.outcome import storable
 from mayfly.schema.tables import KEY_LENGTH
 from mayfly.settings import load
@@ -29,6 +30,7 @@ PAGE_SIZE = 50
 MAX_ON_TOP = 500  # live runners and used-up limits, which the first page begins with
 
 BeforeId = Annotated[int | None, Query(ge=0, le=MAX_ID)]
+RunnerId = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 AfterRunner = Annotated[str, Query(max_length=120)]
 FirstKey = Annotated[str, Query(alias="from", max_length=KEY_LENGTH)]
 
@@ -49,6 +51,15 @@ async def runners(request: Request, context: Context, _user: Viewer, after: Afte
     ended, is_more = _cut(await context.read(list_ended, PAGE_SIZE + 1, storable(after) or None))
     following = {"after": ended[-1].worker_id if is_more else None}
     return _page(request, "runners", following, not after, live=live, ended=ended)
+
+
+@router.get("/runners/{worker_id}")
+async def runner(request: Request, context: Context, _user: Viewer, worker_id: RunnerId) -> Response:
+    try:
+        view = await context.read(read_runner, storable(worker_id), context.settings.redact)
+    except UnknownName as error:
+        raise HTTPException(404, str(error)) from error
+    return render(request, "runner.html", view=view)
 
 
 @router.get("/limits")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mayfly import json_text
 from mayfly.admin.auth import Actor, AuditEntry, audited
-from mayfly.admin.jobs import read_row, read_views, view_statement
+from mayfly.admin.jobs import facts_of, read_row, read_views, view_statement
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
@@ -15,6 +15,7 @@ from mayfly.errors import UnknownName
 from mayfly.fleet.cycles import FORGOTTEN_AFTER
 from mayfly.fleet.runners import JobStart, job_starts
 from mayfly.format import format_duration, plural
+from mayfly.monitoring.redact import Redactor
 from mayfly.stats.history import forget_cycles
 
 STALE_AFTER = timedelta(minutes=3)  # without a new cycle: cron has missed more than one minute
@@ -184,10 +185,15 @@ class RunnerView(NamedTuple):
     peak_memory: int | None
     cpu_ms: int | None
     uptime_ms: int | None
+    launcher: str | None  # that starts it; None: a dispatcher
+    external_id: str | None  # in the engine of its launcher
+    log_file: str | None
+    cause: str | None  # why it ended or was not started, by its engine
     earlier_lanes: tuple[str, ...]  # that it served before, at most the last 100
     running: tuple[JobStart, ...]  # jobs, according to its last figures
 
 
+OUTPUT = "SELECT output FROM mayfly_runners WHERE worker_id = :worker_id"
 # The order of the index.
 BEFORE = "finished_at < :at OR lane < :lane OR (lane = :lane AND worker_id < :after)"
 
@@ -199,6 +205,23 @@ def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, Run
     values = {f"name_{number}": name for number, name in enumerate(sorted(set(names)))}
     source = f"mayfly_runners WHERE worker_id IN ({', '.join(f':{each}' for each in values)})"
     return {each.worker_id: each for each in _read_runners(connection, source, values)}
+
+
+class RunnerDetail(NamedTuple):
+    runner: RunnerView
+    output: str | None  # the end of what it has printed, if it failed
+
+    def facts(self) -> dict[str, Any]:
+        return {**facts_of(self.runner), "output": self.output}
+
+
+def read_runner(connection: Connection, worker_id: str, fields: Sequence[str]) -> RunnerDetail:
+    """With its output, in which the secrets of REDACT are masked."""
+    found = runners_named(connection, [worker_id]).get(worker_id)
+    if found is None:
+        raise UnknownName("runner", worker_id, "among the runners that are still recorded", ())
+    output = connection.execute(OUTPUT, {"worker_id": worker_id}).scalar()
+    return RunnerDetail(found, Redactor(fields).text(output))
 
 
 def _read_runners(connection: Connection, source: str, values: Mapping[str, Any]) -> list[RunnerView]:

@@ -25,6 +25,7 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.runners import JobStart, job_starts, live_by_lane
+from mayfly.fleet.submitted import queued_by_lane, refusals
 from mayfly.format import format_duration
 from mayfly.job import source_row_of
 from mayfly.queue.batches import MAX_FILLING, UNSEALED
@@ -252,6 +253,8 @@ def _lane(connection: Connection, row: JobRow, settings: Settings, now: datetime
         passed_over=known.passed_over,
         jobs_before=_jobs_before(connection, row, now) if is_due else CappedCount(),
         pool=None if pool is None else PoolState(pool, settings.pools[pool], in_pool),
+        queued=queued_by_lane(connection).get(row.lane, 0) if resolved.launcher else 0,
+        refusal=refusals(connection, now).get(row.lane) if resolved.launcher else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from mayfly.admin.fleet import STALE_AFTER
 from mayfly.admin.jobs import CappedCount, ReportedProgress, RowView, state_of
 from mayfly.fleet.runners import JobStart
+from mayfly.fleet.submitted import Refusal
 from mayfly.format import format_duration, moment, plural
 from mayfly.queue.pauses import Pause
 from mayfly.schema.tables import CANCELLED, CLAIMED, DONE, NO_HANDLER, RUNNING
@@ -100,6 +101,8 @@ class LaneState:
     passed_over: int = 0  # cycles in a row
     jobs_before: CappedCount = NONE_BEFORE  # due jobs that are claimed first
     pool: PoolState | None = None
+    queued: int = 0  # those of the running ones that wait in the queue of its launcher
+    refusal: Refusal | None = None  # of the last submit
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _reasons(known: JobDiagnosis) -> list[Reason]:
     blocking = [*_will_end(known), *_paused(known)]
     if known.row.run_at > known.now:
         return [*blocking, _not_due(known), *_slots(known), *_expiry(known), *_progress(known)]
-    waiting = [*blocking, *_failures(known), *_interrupted(known), *_backlog(known)]
+    waiting = [*blocking, *_failures(known), *_refused(known), *_interrupted(known), *_backlog(known)]
     return [*(waiting or [_next(known)]), *_expiry(known), *_progress(known)]
 
 
@@ -256,6 +259,13 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
         yield Reason("suspect", f"It waits for a runner of its own: {cause}.")
 
 
+def _refused(known: JobDiagnosis) -> Iterator[Reason]:
+    refusal, lane = known.lane.refusal, known.row.lane
+    if refusal is not None:
+        text = f"The launcher {refusal.launcher} refused a runner of the lane {lane} at {_ago(refusal.at, known.now)}"
+        yield Reason("refused", f"{text}: {refusal.reason.rstrip('.')}. Each cycle tries again.")
+
+
 def _interrupted(known: JobDiagnosis) -> Iterator[Reason]:
     times = known.row.interruptions
     if times:
@@ -279,6 +289,8 @@ def _backlog(known: JobDiagnosis) -> Iterator[Reason]:
 
 
 def _next(known: JobDiagnosis) -> Reason:
+    if known.lane.queued and known.lane.queued == known.lane.running:
+        return Reason("queued", "It is next: a runner of its lane waits in the queue of its launcher.")
     if known.lane.running:
         return Reason("next", "It is next: a live runner of its lane will claim it.")
     return Reason("next", "It is next: the next cycle will start a runner for it.")

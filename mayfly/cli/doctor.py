@@ -5,6 +5,7 @@ A check is a function in CHECKS. DATABASE_CHECKS need the database; after the fi
 
 import importlib.util
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -389,6 +390,21 @@ def check_schedules(installation: Installation) -> Results:
         yield CheckResult(OK, f"{len(found.entries)} in {plural(len(schedule_files(settings)), 'file')}")
 
 
+def check_launchers(installation: Installation) -> Results:
+    """Their programs; nothing is submitted."""
+    settings = installation.settings
+    for name, launcher in settings.launchers.items():
+        lanes = [lane for lane, own in settings.lanes.items() if own.launcher == name]
+        programs = {line[0] for line in (launcher.submit, launcher.status, launcher.cancel)}
+        missing = sorted(each for each in programs if shutil.which(each) is None)
+        if missing:
+            text = f"{name}: {' and '.join(missing)} not found: install it on this host, or correct PATH of cron."
+            yield CheckResult(PROBLEM if lanes else WARNING, text)
+        else:
+            used = f"lanes {', '.join(lanes)}" if lanes else "used by no lane"
+            yield CheckResult(OK, f"{name}: {launcher.submit[0]} found; {used}")
+
+
 # --- monitoring: only the configuration is checked, nothing is sent -----------------------------------------
 
 
@@ -429,5 +445,6 @@ DATABASE_CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (
     check_settings, check_log, check_state, check_privacy, *DATABASE_CHECKS, check_handlers, check_packages,
-    check_integrations, check_hooks, check_schedules, check_metrics, check_heartbeat, check_alerts, check_cron,
+    check_integrations, check_hooks, check_launchers, check_schedules, check_metrics, check_heartbeat, check_alerts,
+    check_cron,
 )  # fmt: skip

@@ -2,12 +2,14 @@
 
 import signal
 import sys
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import click
 
 from mayfly.admin.actions import count_old, prune_all
 from mayfly.admin.auth import TERMINAL, AuditEntry, list_audit, this_user
-from mayfly.admin.fleet import forget_host, list_cycles, list_hosts, list_runners
+from mayfly.admin.fleet import forget_host, list_cycles, list_hosts, list_runners, read_runner
 from mayfly.admin.health import read_status
 from mayfly.cli.options import (
     JOB_ID,
@@ -19,18 +21,22 @@ from mayfly.cli.options import (
     print_json,
     print_list,
 )
-from mayfly.cli.text import audit_text, cycles_text, hosts_text, runners_text, status_text
+from mayfly.cli.text import audit_text, cycles_text, hosts_text, runner_text, runners_text, status_text
 from mayfly.clock import monotonic
 from mayfly.clock import pause as sleep
+from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.cycles import Dispatcher, all_here
+from mayfly.fleet.launchers import cancel_command, run
+from mayfly.fleet.submitted import LiveSubmitted, live_of_host, request_stop
 from mayfly.format import has_colour, plural
 from mayfly.process import exits
 from mayfly.process.state_dir import state_dir
 from mayfly.schema import open_database
 from mayfly.settings import Settings, load_settings
 
+POLL_SECONDS = 0.25
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
@@ -106,14 +112,22 @@ def cycles(before: int | None, limit: int, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("worker", required=False)
 @click.option("--live", is_flag=True, help="Only live runners.")
 @limit_option(50)
 @json_option
-def runners(live: bool, limit: int, as_json: bool) -> None:
-    """List live runners, then recently ended ones with their result."""
-    _settings, database = open_installation()
+def runners(worker: str | None, live: bool, limit: int, as_json: bool) -> None:
+    """List live runners, then recently ended ones with their result.
+
+    With the id of a runner: all that is known about it, with the output of one that a launcher has started and that
+    has failed.
+    """
+    settings, database = open_installation()
+    if worker is not None:
+        detail = database.read(lambda connection: read_runner(connection, worker, settings.redact))
+        return print_json(detail.facts()) if as_json else click.echo(runner_text(detail))
     found = database.read(lambda connection: list_runners(connection, limit, live))
-    print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
+    return print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
 
 
 @click.command()
@@ -171,16 +185,18 @@ def prune(yes: bool, dry_run: bool, as_json: bool) -> None:
 def interrupt(timeout: float, dry_run: bool) -> int:
     """Stop the dispatchers of this host early, e.g. before a deploy.
 
-    They start no more jobs. A running job has up to 30 seconds to finish; then it is released without using an
-    attempt. Exit code 1 if a dispatcher is still running after the timeout.
+    Also the runners that launchers have started for them. They start no more jobs. A running job has up to 30 seconds
+    to finish; then it is released without using an attempt. Exit code 1 if one is still running after the timeout.
     """
     settings = load_settings()
+    submitted = SubmittedRunners(settings)
     found = all_here(state_dir(settings))
     if not found:
         click.echo("No dispatcher is running on this host.")
     for each in found:
         click.echo(f"Dispatcher {each.process.pid} {_activity(each)}.")
-    if dry_run or not found:
+    submitted.show()
+    if dry_run or not (found or submitted.live):
         return exits.SUCCESS
     for each in found:  # signal all of them before waiting for the first
         each.process.send_signal(signal.SIGTERM)
@@ -191,8 +207,53 @@ def interrupt(timeout: float, dry_run: bool) -> int:
         else:
             click.echo(f"Dispatcher {each.process.pid} is still running after {timeout:g} s: use a longer --timeout.")
             code = exits.ERROR
+    code = max(code, submitted.stop(deadline))  # after the dispatchers: they submit no more
     _record_interrupt(settings)
     return code
+
+
+class SubmittedRunners:
+    """The runners of launchers that this host's cycles have planned, on whatever host they run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.live = self._read(live_of_host) if settings.launchers else []
+
+    def show(self) -> None:
+        for each in self.live:
+            state = "is running" if each.has_started else "waits"
+            click.echo(f"Runner {each.worker_id} of the launcher {each.launcher} {state}.")
+
+    def stop(self, deadline: float) -> int:
+        """Those that have started stop by themselves; the others are cancelled, at the latest by the next cycle."""
+        if not self._settings.launchers:
+            return exits.SUCCESS
+        now = self._database.clock.now()
+        self.live = list(self._database.run(partial(request_stop, host=self._settings.host_name, now=now)))
+        for name, launcher in self._settings.launchers.items():
+            waiting = [
+                each for each in self.live if each.launcher == name and each.external_id and not each.has_started
+            ]
+            if waiting:
+                worker_ids = [each.worker_id for each in waiting]
+                run(cancel_command(launcher, worker_ids, [str(each.external_id) for each in waiting]))
+        left = self.live
+        while left and monotonic() < deadline:
+            left = self._read(live_of_host)
+            if left:
+                sleep(POLL_SECONDS)
+        for each in left:
+            click.echo(f"Runner {each.worker_id} is still running: it ends by itself, or use a longer --timeout.")
+        if self.live and not left:
+            click.echo(f"{plural(len(self.live), 'runner')} of launchers stopped.")
+        return exits.ERROR if left else exits.SUCCESS
+
+    @cached_property
+    def _database(self) -> Database:
+        return open_database(self._settings)
+
+    def _read(self, work: Callable[[Connection, str], list[LiveSubmitted]]) -> list[LiveSubmitted]:
+        return self._database.read(partial(work, host=self._settings.host_name))
 
 
 def _activity(dispatcher: Dispatcher) -> str:

@@ -6,10 +6,10 @@ from typing import Any
 
 from mayfly import json_text
 from mayfly.admin.auth import AuditView
-from mayfly.admin.fleet import CycleView, HostView, RunnerView
+from mayfly.admin.fleet import CycleView, HostView, RunnerDetail, RunnerView
 from mayfly.admin.health import Severity, Status
 from mayfly.admin.job import JobView, ListedBatch
-from mayfly.admin.jobs import DeadGroups, JobLine
+from mayfly.admin.jobs import DeadGroups, JobLine, facts_of
 from mayfly.admin.lanes import LaneView, LimitView
 from mayfly.admin.schedules import ScheduleView
 from mayfly.admin.sources import SourceView
@@ -114,12 +114,19 @@ def runners_text(runners: Sequence[RunnerView], now: datetime) -> str:
     figures = ("done", "failed", "average", "memory", "cpu", "uptime")
     rows: list[tuple[str, ...]] = [("runner", "host", "pid", "lane", "started", "state", "job", *figures)]
     for each in runners:
-        ending = "alive" if each.finished_at is None else _ending(each)
+        ending = _live_state(each) if each.finished_at is None else _ending(each)
         started = f"{format_duration(now - each.planned_at)} ago"
         lane = f"{each.lane} +{len(each.earlier_lanes)}" if each.earlier_lanes else each.lane
         known = (each.worker_id, each.host, str(each.pid), lane, started, ending, _current_jobs(each, now))
         rows.append((*known, *_figures(each)))
     return table(rows) if rows[1:] else "No runners."
+
+
+def runner_text(detail: RunnerDetail) -> str:
+    """One line per known fact, then the output."""
+    facts = [(name, value) for name, value in facts_of(detail.runner).items() if value not in (None, [], ())]
+    lines = table([(name.replace("_", " "), one_line(str(value), TEXT_WIDTH)) for name, value in facts])
+    return lines if detail.output is None else f"{lines}\n\n{detail.output}"
 
 
 def _figures(runner: RunnerView) -> Iterator[str]:
@@ -138,6 +145,10 @@ def _current_jobs(runner: RunnerView, now: datetime) -> str:
     job_id, started_at = runner.running[0]
     others = f" +{len(runner.running) - 1}" if runner.running[1:] else ""
     return f"{job_id} ({format_duration(now - started_at)}){others}"
+
+
+def _live_state(runner: RunnerView) -> str:
+    return "queued" if runner.launcher is not None and runner.heartbeat_at is None else "alive"
 
 
 def _ending(runner: RunnerView) -> str:

@@ -25,6 +25,7 @@ class LaneRules:
     external: bool = False  # pulled by external workers: never dispatched
     paused: str | None = None  # the reason as shown in a cut: "paused: the vendor is down"
     set_by: str | None = None  # the user who set max_workers at run time, if any
+    launcher: str | None = None  # starts its runners on other machines; None: this host
 
     @property
     def cap(self) -> str:
@@ -45,6 +46,7 @@ def lane_rules(settings: Settings, name: str, known: KnownLane, pause: Pause | N
         resolved.external,
         pause.words if pause else None,
         known.set_by,
+        resolved.launcher,
     )
 
 
@@ -59,6 +61,8 @@ class LaneCount:
     capped: bool = False  # the count stopped at `pending`: there may be more
     passed_over: int = 0  # cycles in a row, up to the last, in which it was in Plan.passed_over()
     expects_jobs: bool = False  # it gets a runner even if nothing is pending
+    queued: int = 0  # those of the running ones that wait in the queue of a launcher
+    refused: str | None = None  # why its launcher has refused the last submit
 
     @property
     def pending_text(self) -> str:
@@ -127,7 +131,7 @@ def plan_runners(counts: Sequence[LaneCount], pools: Mapping[str, int], slots: S
     A pool that is not in `pools` has no cap.
     """
     wanted = [_want(count) for count in counts]
-    return Plan(tuple(_fit_slots(_fit_pools(wanted, pools), slots)))
+    return Plan(tuple(_fit_host(_fit_pools(wanted, pools), slots)))
 
 
 def _want(count: LaneCount) -> PlannedLane:
@@ -139,7 +143,15 @@ def _want(count: LaneCount) -> PlannedLane:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, lane.paused)
     wanted = min(max(batches, lane.min_workers) + count.busy, lane.max_workers) if batches else 0
     capped = PlannedLane(count, wanted, planned=max(batches, wanted)).cut_to(wanted, lane.cap)
-    return capped.cut_to(max(0, wanted - count.running), f"{count.running} already running")
+    return _try_once(capped.cut_to(max(0, wanted - count.running), f"{count.running} already running"))
+
+
+def _try_once(lane: PlannedLane) -> PlannedLane:
+    """After a refused submit: one try per cycle, and its reason is shown even if one runner is enough."""
+    if lane.count.refused is None or not lane.planned:
+        return lane
+    cut = f"launcher {lane.count.lane.launcher} refused the last submit: {lane.count.refused}"
+    return replace(lane, planned=1, cuts=(*lane.cuts, cut))
 
 
 def _fit_pools(wanted: Sequence[PlannedLane], pools: Mapping[str, int]) -> list[PlannedLane]:
@@ -153,6 +165,13 @@ def _fit_pools(wanted: Sequence[PlannedLane], pools: Mapping[str, int]) -> list[
             cut = each.cut_to(granted, f"pool {pool} {cap}")
             fitted[each.count.lane.name] = replace(cut, crowded_out=crowded_out)
     return sorted(fitted.values(), key=_rank)
+
+
+def _fit_host(lanes: Sequence[PlannedLane], slots: Slots) -> list[PlannedLane]:
+    """Runners of launchers need no slots of this host."""
+    elsewhere = [each for each in lanes if each.count.lane.launcher is not None]
+    here = _fit_slots([each for each in lanes if each.count.lane.launcher is None], slots)
+    return sorted([*here, *elsewhere], key=lambda each: not each.planned) if elsewhere else here
 
 
 def _fit_slots(lanes: Sequence[PlannedLane], slots: Slots) -> list[PlannedLane]:

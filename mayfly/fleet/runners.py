@@ -45,13 +45,18 @@ ENTER_LANE = (
 )
 RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_RUNNERS = (
-    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL"
-    " FROM mayfly_runners WHERE finished_at IS NULL"
+    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL,"
+    " launcher, ending, exit_code, mayfly_runners.signal, running FROM mayfly_runners WHERE finished_at IS NULL"
 )
 LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
 RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
 # Not by the name alone: in Kubernetes all pods have the same one, and each has its own memory and processors.
-LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
+# Those of launchers use what their engine has granted them, not the slots of a host.
+LIVE_ON_HOST = (
+    "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
+    " AND launcher IS NULL"
+)
+ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,12 @@ class Assignment:
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
     begins_with: int | None = None  # its first job: one that was interrupted at the end of a window
     shares: str | None = None  # lanes with these settings wait: it serves them after its own; None: only its own
+    is_submitted: bool = False  # a launcher has started it: it has no dispatcher
+
+    @property
+    def has_keeper(self) -> bool:
+        """Whether a lease keeper renews its lease, because no dispatcher waits for it."""
+        return self.is_long or self.is_submitted
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""
@@ -80,6 +91,18 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Death:
+    """How the process of a submitted runner ended that could not close its row, as its lease keeper has noted it."""
+
+    ending: str
+    exit_code: int | None
+    signal: int | None
+    running: Mapping[int, datetime]
+    jobs_done: int = 0
+    jobs_failed: int = 0
+
+
+@dataclass(frozen=True)
 class LiveRunner:
     worker_id: str
     cycle_id: int
@@ -88,6 +111,8 @@ class LiveRunner:
     process: Process
     lease_until: datetime
     has_started: bool = True  # before that, `process` is the dispatcher that planned it
+    launcher: str | None = None  # that has started it; None: a dispatcher
+    death: Death | None = None
 
 
 @dataclass(frozen=True)
@@ -172,10 +197,19 @@ def live_runners(connection: Connection) -> list[LiveRunner]:
     found = connection.execute(LIVE_RUNNERS).all()
     return [
         LiveRunner(
-            worker_id, cycle_id, lane, Host(host, machine), Process(pid, started), utc_from_driver(lease), bool(beat)
+            worker_id,
+            cycle_id,
+            lane,
+            Host(host, machine),
+            Process(pid, started),
+            utc_from_driver(lease),
+            bool(beat),
+            launcher,
+            ending and Death(ending, exit_code, signal, dict(job_starts(running))),
         )
-        for worker_id, cycle_id, lane, host, machine, pid, started, lease, beat in found
-    ]
+        for (worker_id, cycle_id, lane, host, machine, pid, started, lease, beat,
+             launcher, ending, exit_code, signal, running) in found
+    ]  # fmt: skip
 
 
 def live_by_lane(connection: Connection) -> dict[str, int]:
@@ -205,8 +239,12 @@ def close_runners(connection: Connection, ended: Mapping[str, EndedRunner], now:
     changes = ", ".join(
         f"{names[column]} = CASE worker_id{case} ELSE {names[column]} END" for column, case in cases.items()
     )
+    # Of a submitted runner that has failed, its engine has the cause and the output.
+    failed = [name for name, runner in zip(closed, ended.values(), strict=True) if runner.ending != "ok"]
+    is_failed = f"launcher IS NOT NULL AND worker_id IN ({placeholders(failed)})" if failed else ""
+    step = f"CASE WHEN {is_failed} THEN 'explain' END" if failed else "NULL"
     closing = (
-        f"UPDATE mayfly_runners SET finished_at = :now, running = NULL, {changes}"
+        f"UPDATE mayfly_runners SET finished_at = :now, running = NULL, engine_step = {step}, {changes}"
         f" WHERE worker_id IN ({placeholders(closed)}) AND finished_at IS NULL"
     )
     return connection.execute(closing, values).rowcount

@@ -21,6 +21,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import Undelivered
 from mayfly.fleet.runners import LOST
+from mayfly.fleet.submitted import refusals
 from mayfly.format import plural
 from mayfly.log import Log
 from mayfly.monitoring.channels import CHANNELS
@@ -37,6 +38,7 @@ class AlertKind(StrEnum):
     KILLED = "runner killed"
     LATE = "lane late"
     SILENT = "host silent"
+    REFUSED = "launcher refused"
 
 
 # Events: they recover when they have not happened for an hour. The other kinds are states, which end.
@@ -229,7 +231,8 @@ LAST_ERROR = "SELECT last_error FROM mayfly_jobs WHERE id = :id"
 
 # SIGNAL is a keyword in MySQL: with the table's name before it, it is a column everywhere.
 KILLED_RUNNERS = (
-    "SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r"
+    "SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id), MAX(r.cause)"
+    " FROM mayfly_runners AS r"
     f" WHERE r.finished_at > :since AND (r.signal IS NOT NULL OR r.ending IN ('crash', '{LOST}'))"
     " GROUP BY r.lane, r.ending, r.signal"
 )
@@ -249,9 +252,10 @@ def dead_jobs(connection: Connection, settings: Settings, now: datetime) -> Iter
 def killed_runners(connection: Connection, _settings: Settings, now: datetime) -> Iterator[Incident]:
     """Runners that were killed or crashed in the last hour, by lane and cause."""
     found = connection.execute(KILLED_RUNNERS, {"since": now - REPEAT_AFTER}).all()
-    for lane, ending, signal, times, last_at, worker_id in found:
+    for lane, ending, signal, times, last_at, worker_id, why in found:
         how = "disappeared" if ending == LOST else "crashed" if signal is None else f"killed by signal {signal}"
         detail = f"{plural(times, 'runner')} of lane {lane} {how} in the last hour ({ending}), last {worker_id}"
+        detail += f"; its engine reports: {why}" if why else ""
         yield Incident(AlertKind.KILLED, lane, detail, utc_from_driver(last_at), times, cause=f"{ending} {signal}")
 
 
@@ -263,9 +267,16 @@ def unhealthy(connection: Connection, settings: Settings, now: datetime) -> Iter
             yield Incident(kind, problem.subject, problem.text, now)
 
 
+def refused_submits(connection: Connection, settings: Settings, now: datetime) -> Iterator[Incident]:
+    """Lanes whose last submit was refused by their launcher."""
+    for lane, refusal in refusals(connection, now).items() if settings.launchers else ():
+        detail = f"the launcher {refusal.launcher} refused a runner of lane {lane}: {refusal.reason}"
+        yield Incident(AlertKind.REFUSED, lane, detail, refusal.at, refusal.times, cause=refusal.launcher)
+
+
 PROBLEM_ALERTS = {ProblemKind.WAIT: AlertKind.LATE, ProblemKind.CYCLE: AlertKind.SILENT}
 Detector = Callable[[Connection, Settings, datetime], Iterable[Incident]]
-DETECTORS: tuple[Detector, ...] = (dead_jobs, killed_runners, unhealthy)
+DETECTORS: tuple[Detector, ...] = (dead_jobs, killed_runners, refused_submits, unhealthy)
 
 
 def detect(connection: Connection, settings: Settings, now: datetime) -> list[Incident]:

@@ -44,8 +44,8 @@ def dead_runners(database: Database, here: Host) -> list[LiveRunner]:
 
 
 def is_dead(runner: LiveRunner, here: Host, now: datetime) -> bool:
-    """On this machine the process is checked; for another host only the lease is known."""
-    if runner.host == here:
+    """On this machine the process is checked; of another host or a launcher, only the lease is known."""
+    if runner.host == here and runner.launcher is None:
         return not runner.process.is_alive
     return runner.lease_until <= now
 

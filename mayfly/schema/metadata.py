@@ -204,7 +204,7 @@ runners = _table(
     Column("cycle_id", Id, nullable=False, doc="Cycle that planned it."),
     Column("lane", Name, nullable=False, doc="Lane it works in."),
     Column("earlier_lanes", JsonText, doc="Lanes it served before, the last 100; NULL if there are none."),
-    Column("host", Name, nullable=False, doc="Host it runs on."),
+    Column("host", Name, nullable=False, doc="Host it runs on; its launcher until it has started."),
     Column("machine", Name, nullable=False, doc="Boot and process namespace in which `pid` is valid."),
     Column("pid", Integer, nullable=False, doc="Process id; the dispatcher's until the runner has started."),
     Column("pid_started", Id, nullable=False, doc="Start of the process in clock ticks since boot; pids are reused."),
@@ -212,7 +212,11 @@ runners = _table(
     Column("heartbeat_at", UtcDateTime, doc="Last heartbeat; NULL until it has started."),
     Column("lease_until", UtcDateTime, nullable=False, doc="Another host considers it dead after this."),
     Column("finished_at", UtcDateTime, doc="When its end was recorded; NULL while it runs."),
-    Column("ending", String(16), doc="`ok`, `error`, `timeout`, `crash`, `stopped` or `lost`."),
+    Column(
+        "ending",
+        String(16),
+        doc="`ok`, `error`, `timeout`, `crash`, `lost`, `not started`, `refused` or `cancelled`.",
+    ),
     Column("exit_code", Integer, doc="Exit code, if it exited."),
     Column("signal", Integer, doc="Signal that killed it, if one did."),
     _number("jobs_done", "Jobs it finished."),
@@ -224,6 +228,18 @@ runners = _table(
     Column(
         "running", JsonText, doc="Jobs that it runs: id → start; NULL before the first figures and after the end."
     ),
+    Column(
+        "launcher", Name, doc="Launcher that starts it on another machine; NULL: a runner of a dispatcher's host."
+    ),
+    Column(
+        "engine_step", String(8), doc="What to do next in the engine: `submit`, `find`, `watch`, `cancel`, `explain`."
+    ),
+    Column("external_id", Name, doc="Its id in the engine."),
+    Column("start_by", UtcDateTime, doc="It may take over this row until then."),
+    Column("stop_requested_at", UtcDateTime, doc="When an operator has requested its stop."),
+    Column("log_file", LongText, doc="Where the engine writes what it prints."),
+    Column("cause", LongText, doc="Why it ended or was not started, by its engine or launcher."),
+    Column("output", LongText, doc="The last 64 KiB that it has printed, if it failed."),
     Index("mayfly_runners_live", "finished_at", "lane"),  # live runners are those with finished_at NULL: a handful
 )
 

@@ -271,6 +271,14 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     cpu_ms BIGINT, 
     uptime_ms BIGINT, 
     running JSON, 
+    launcher VARCHAR(64), 
+    engine_step VARCHAR(8), 
+    external_id VARCHAR(64), 
+    start_by TIMESTAMP WITH TIME ZONE, 
+    stop_requested_at TIMESTAMP WITH TIME ZONE, 
+    log_file TEXT, 
+    cause TEXT, 
+    output TEXT, 
     PRIMARY KEY (worker_id)
 );
 

@@ -266,6 +266,14 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     cpu_ms INTEGER, 
     uptime_ms INTEGER, 
     running TEXT, 
+    launcher VARCHAR(64), 
+    engine_step VARCHAR(8), 
+    external_id VARCHAR(64), 
+    start_by DATETIME, 
+    stop_requested_at DATETIME, 
+    log_file TEXT, 
+    cause TEXT, 
+    output TEXT, 
     PRIMARY KEY (worker_id)
 );
 

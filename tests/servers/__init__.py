@@ -13,6 +13,8 @@ from tests.servers.postfix import Postfix
 from tests.servers.postgres import PostgresServer
 from tests.servers.private import PrivateProcess, PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
+from tests.servers.slurm import Slurm
+from tests.servers.sshd import Sshd
 
 __all__ = [
     "PRIVATE",
@@ -25,6 +27,8 @@ __all__ = [
     "PrivateProcess",
     "PrivateServer",
     "Server",
+    "Slurm",
+    "Sshd",
     "Unavailable",
     "engine_names",
     "missing_packages",

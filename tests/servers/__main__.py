@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from shutil import which
 
-from tests.servers import Dovecot, Postfix, missing_packages
+from tests.servers import Dovecot, Postfix, Slurm, Sshd, missing_packages
 
 PROGRAMS = {"promtool": "prometheus", "chromium-headless-shell": "chromium-headless-shell"}  # and their packages
 TORTURE_PROGRAMS = {"ip": "iproute2", "nft": "nftables", "rsync": "rsync"}
@@ -16,7 +16,8 @@ GALERA = Path("/usr/lib/galera/libgalera_smm.so")
 
 programs, packages = PROGRAMS, missing_packages(os.environ)
 if "slow" in sys.argv:
-    packages += [server.package for server in (Dovecot, Postfix) if server.programs() is None]
+    packages += [server.package for server in (Dovecot, Postfix, Sshd) if server.programs() is None]
+    packages += [] if Slurm.is_installed() else [Slurm.package]
 if "torture" in sys.argv:
     programs = {**PROGRAMS, **TORTURE_PROGRAMS}
     packages += [] if GALERA.exists() else ["galera-4"]

@@ -262,6 +262,28 @@ def test_live_and_ended_runners_are_shown(api: Api, visitor: Visitor) -> None:
     assert listed["worker-alive"] == ["bills", "letters"]
 
 
+def test_a_runner_of_a_launcher_has_a_page(api: Api, visitor: Visitor) -> None:
+    """With its cause and its output, in which fields of REDACT are masked and tags are text."""
+    made = api.installation
+    made.enqueue("noop")
+    made.dispatch()
+    made.execute(
+        "UPDATE mayfly_runners SET worker_id = 'worker-1-1', launcher = 'slurm', external_id = '4711',"
+        " ending = 'lost', log_file = '/logs/x.log', cause = 'node failed', output = '<b>the end</b> token=s3cret'"
+    )
+
+    text = text_of(visitor.get("/runners"))
+    page = visitor.get("/runners/worker-1-1")
+
+    assert re.search(r"worker-1-1 default .* lost node failed", text)
+    shown = text_of(page)
+    assert re.search(r"Cause node failed Launcher slurm Id in the engine 4711 Log file /logs/x.log", shown)
+    assert "<b>" not in page.text.partition("<pre")[2]
+    assert "the end" in shown
+    assert "s3cret" not in page.text
+    assert visitor.get("/runners/worker-2-1").status == 404
+
+
 def test_runners_are_paginated(api: Api, visitor: Visitor) -> None:
     """Also if many ended at the same time."""
     made = api.installation

@@ -14,6 +14,7 @@ from tests.unit.settings.factories import settings_in
 
 WORKER, OTHER = "worker-1763532083123-1", "worker-1763532083123-2"
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "mayfly@worker.example")
+GOLDEN_MANIFEST = Path(__file__).parent.parent.parent / "golden" / "launcher_kubernetes.yaml"
 OLDEST_KUBERNETES, NEWEST_KUBERNETES = "1.28", "1.37"
 
 
@@ -100,6 +101,7 @@ def test_the_manifest_has_the_published_schema(tmp_path: Path, version: str) -> 
 
     manifest = yaml.safe_load(text)
 
+    assert text == GOLDEN_MANIFEST.read_text()
     kubernetes_validate.validate(manifest, version, strict=True)
     labels = {"app": "mayfly-runner", "mayfly-worker": WORKER}
     pod = manifest["spec"]["template"]

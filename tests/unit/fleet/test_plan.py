@@ -19,7 +19,7 @@ def make_count(name: str = "default", pending: int = 5, **changed: Any) -> LaneC
     """A lane of batch 5 and 1 to 5 workers; changes apply to the lane or to its count."""
     of_count = {
         key: changed.pop(key)
-        for key in ("running", "busy", "capped", "passed_over", "expects_jobs")
+        for key in ("running", "busy", "capped", "passed_over", "expects_jobs", "refused")
         if key in changed
     }
     lane = {"batch_size": 5, "max_workers": 5, **changed}
@@ -383,3 +383,25 @@ def test_a_cap_set_by_an_operator_names_the_operator() -> None:
     [planned] = plan_runners([LaneCount(lane, pending=100)], {}, Slots(free=32)).lanes
 
     assert (planned.planned, planned.cuts) == (2, ("max_workers 2 set by ann",))
+
+
+def test_a_lane_of_a_launcher_needs_no_slots() -> None:
+    """Its runners are on other machines; its own cap and its pool hold."""
+    plan = plan_runners(
+        [make_count("mail"), make_count("gpu", 100, launcher="slurm", pool="email")], POOLS, Slots(free=0)
+    )
+
+    assert planned_by_name(plan) == {"mail": 0, "gpu": 3}
+    assert cuts_by_name(plan)["mail"] == ("host slots 0",)
+    assert plan.passed_over() == {"mail"}
+
+
+def test_after_a_refused_submit_a_lane_tries_once() -> None:
+    """And shows the reason, even if one runner is enough."""
+    reason = "launcher slurm refused the last submit: no such partition"
+    for pending in (1, 100):
+        planned = only(
+            plan_runners([make_count(pending=pending, launcher="slurm", refused="no such partition")], {}, ROOMY)
+        )
+
+        assert (planned.planned, planned.cuts[-1]) == (1, reason)
