@@ -10,7 +10,7 @@ from tests.servers.dovecot import Dovecot
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postfix import Postfix
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, PostgresStandby
 from tests.servers.private import PrivateProcess, PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
 
@@ -22,6 +22,7 @@ __all__ = [
     "PgBouncer",
     "Postfix",
     "PostgresServer",
+    "PostgresStandby",
     "PrivateProcess",
     "PrivateServer",
     "Server",
