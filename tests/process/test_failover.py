@@ -81,14 +81,11 @@ class GaleraWithCutNode(Galera):
     """The node still accepts connections, and refuses statements."""
 
     def fail(self) -> None:
-        self._isolate(1)
+        self.nodes[0].isolate(True)
 
     def rejoin(self) -> PrivateServer | None:
-        self._isolate(0)
+        self.nodes[0].isolate(False)
         return super().rejoin()
-
-    def _isolate(self, value: int) -> None:
-        self.first.execute(f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={value}'")
 
 
 class PromotedStandby(Cluster):
