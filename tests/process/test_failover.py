@@ -240,3 +240,23 @@ def check(installation: Installation, producer: Producer) -> None:
 def row_counts(server: PrivateServer) -> list[object]:
     tables = ("mayfly_jobs", "test_rows")
     return [server.execute(f"SELECT COUNT(*) FROM {NAME}.{table}") for table in tables]
+
+
+@pytest.mark.slow
+def test_a_node_that_has_not_applied_a_commit_is_not_used(nodes: list[GaleraNode]) -> None:
+    """Otherwise a runner would not find the claim that it committed on the lost node."""
+    first, behind, current = nodes
+    first.create_database("behind")
+    first.run_in("behind", ["CREATE TABLE test_rows (job_id BIGINT)"])
+    before, _, after = first.url("behind").partition(f"127.0.0.1:{first.port}")
+    database = Database(f"{before}127.0.0.1:{behind.port},127.0.0.1:{current.port}{after}")
+    with behind.engine_for("mysql").connect() as lock:
+        lock.exec_driver_sql("FLUSH TABLES WITH READ LOCK")
+        first.run_in("behind", ["INSERT INTO test_rows VALUES (1)"])
+
+        found = database.read(lambda connection: connection.execute("SELECT COUNT(*) FROM test_rows").scalar())
+
+    database.close()
+    assert behind.await_synced()
+    first.drop_database("behind")
+    assert found == 1

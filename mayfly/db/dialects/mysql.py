@@ -42,9 +42,7 @@ COLUMNS = (
     " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name ORDER BY ordinal_position"
 )
 SERVER_ROLE = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('read_only', 'wsrep_on')"
-NODE_IS_READY = "SHOW STATUS LIKE 'wsrep_ready'"
-_READ_ONLY = (1290, "the server is read-only")
-_NOT_READY = (1047, "the node is not ready: it is not connected to its cluster")
+CATCH_UP = ("SET SESSION wsrep_sync_wait = 1", "SELECT 1", "SET SESSION wsrep_sync_wait = DEFAULT")
 _BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit")
 
 _MAX_ENTRIES_READ = 20_000  # of a small index, to find its groups: about 10 ms
@@ -85,7 +83,11 @@ class MySQL(Dialect):
         with raw.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         if for_writes:
-            _require_writable(raw)
+            try:
+                _require_writable(raw)
+            except BaseException:
+                raw.close()
+                raise
             raw._read_timeout = dialects.STATEMENT_SECONDS  # type: ignore[attr-defined]
         return raw
 
@@ -196,18 +198,22 @@ class MySQL(Dialect):
 
 
 def _require_writable(raw: "Raw") -> None:
-    """Also closes the connection if it is not: it is of no use."""
     with raw.cursor() as cursor:
         cursor.execute(SERVER_ROLE)
         role = dict(cursor.fetchall())
-        node = ("", "ON")
+        if role["read_only"] != "OFF":
+            raise pymysql.OperationalError(1290, "the server is read-only")
         if role.get("wsrep_on") == "ON":
-            cursor.execute(NODE_IS_READY)
-            node = cursor.fetchone() or node
-    refused = _READ_ONLY if role["read_only"] != "OFF" else _NOT_READY if node[1] != "ON" else None
-    if refused is not None:
-        raw.close()
-        raise pymysql.OperationalError(*refused)
+            _require_member(cursor)
+
+
+def _require_member(cursor: "Cursor") -> None:
+    """A node of Galera that belongs to its cluster, and has applied what was committed on the node used before."""
+    cursor.execute("SHOW STATUS LIKE 'wsrep_ready'")
+    if cursor.fetchone() != ("wsrep_ready", "ON"):
+        raise pymysql.OperationalError(1047, "the node is not connected to its cluster")
+    for statement in CATCH_UP:
+        cursor.execute(statement)
 
 
 def arguments(url: str) -> dict[str, Any]:
