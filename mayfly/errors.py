@@ -105,6 +105,11 @@ class DatabaseFull(_DatabaseProblem):
     advice = "Free disk space or make it writable; no job is lost, and the next cycle continues."
 
 
+class DatabaseReadOnly(DatabaseFull):
+    problem = "is read-only"
+    advice = "Name the server that accepts writes in DATABASE_URL, or all of them: host1,host2."
+
+
 class DatabaseFailed(_DatabaseProblem):
     """An error that no other class explains: a cancelled statement, a locked account, a bug."""
 

@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from scripts.faults.galera import GaleraNode, galera_nodes
 from tests.servers import (
     PRIVATE,
     DidNotStart,
     Dovecot,
     PgBouncer,
     Postfix,
+    PostgresServer,
+    PostgresStandby,
     PrivateProcess,
     PrivateServer,
     Server,
@@ -105,6 +108,15 @@ class Databases:
     def postfix(self) -> Postfix:
         return self._started(Postfix())
 
+    def galera(self) -> list[GaleraNode]:
+        """Three nodes of a new cluster."""
+        return [self._started(node) for node in galera_nodes()]
+
+    def postgres_pair(self) -> tuple[PostgresServer, PostgresStandby]:
+        """A primary, and a standby that follows it."""
+        primary = self._started(PostgresServer())
+        return primary, self._started(PostgresStandby(primary))
+
     def _started(self, server: Process) -> Process:
         self._private.append(server)
         try:
@@ -132,8 +144,14 @@ class Databases:
 
     def _obtain(self, engine_name: str) -> Server:
         url = server_url(self._environ, engine_name)
-        server = named_server(engine_name, url) if url else self.private(engine_name)
-        self.used[engine_name] = f"{server.version} ({'named by a variable' if url else 'private'})"
+        server: Server
+        if url:
+            server, kind = named_server(engine_name, url), "named by a variable"
+        elif engine_name == "mariadb" and self._environ.get("TEST_GALERA"):
+            server, kind = self.galera()[0], "one of three Galera nodes"
+        else:
+            server, kind = self.private(engine_name), "private"
+        self.used[engine_name] = f"{server.version} ({kind})"
         return server
 
     def _new_name(self, server: Server) -> str:

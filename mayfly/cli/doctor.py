@@ -25,7 +25,7 @@ from mayfly.cli import cron_file
 from mayfly.cli.options import json_option, print_json
 from mayfly.client import load_registry
 from mayfly.db.database import Database
-from mayfly.db.dialects import embedded_file
+from mayfly.db.dialects import ErrorKind, embedded_file
 from mayfly.errors import ExtraMissing, HookUnusable, MayflyError, TableMissing
 from mayfly.format import GREEN, RED, YELLOW, format_duration, has_colour, painted, plural
 from mayfly.log import LOG_NAME
@@ -224,6 +224,18 @@ def check_database(installation: Installation) -> Results:
     database = installation.database
     server = database.read(lambda connection: str(connection.dialect.server(connection.raw)))
     yield CheckResult(OK, f"{server} at {database.name}")
+
+
+def check_hosts(installation: Installation) -> Results:
+    """Of a DATABASE_URL with several hosts: which of them could be used now. A standby is no problem."""
+    hosts = installation.database.hosts
+    for name, kind, reason in hosts.check() if hosts.are_several else ():
+        if kind is None:
+            yield CheckResult(OK, f"{name} accepts writes")
+        elif kind is ErrorKind.STANDBY:
+            yield CheckResult(OK, f"{name} is read-only, and used after its promotion")
+        else:
+            yield CheckResult(WARNING, f"{name} cannot be used: {reason}.")
 
 
 def check_locking(installation: Installation) -> Results:
@@ -440,7 +452,7 @@ def check_alerts(installation: Installation) -> Results:
 
 
 DATABASE_CHECKS: tuple[Check, ...] = (
-    check_database, check_locking, check_session, check_schema, check_clock, check_cycles, check_health,
+    check_database, check_hosts, check_locking, check_session, check_schema, check_clock, check_cycles, check_health,
     check_batches, check_sources, check_tables,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (

@@ -14,6 +14,7 @@ from mayfly import errors
 from mayfly.clock import MAX_SILENT_SKEW, Clock, clock_from, host_now, monotonic, pause_between
 from mayfly.db.connection import Connection, ConnectionPool
 from mayfly.db.dialects import Dialect, ErrorKind, Unit, dialect_of_url, utc_from_driver
+from mayfly.db.hosts import DatabaseHosts, reason_of
 from mayfly.settings.values import mask_password
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Database:
         self.name = mask_password(url)  # for logs and errors
         self.dialect = dialect_of_url(url)
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
-        self._pool = ConnectionPool(lambda: Connection(self.dialect.connect(url), self.dialect), connections)
+        self.hosts = DatabaseHosts(url, self.dialect)
+        self._pool = ConnectionPool(lambda: Connection(self.hosts.connect(), self.dialect), connections)
         self._verify = verify
         self._clock: Clock | None = None
         self._measured_at = 0.0  # monotonic
@@ -222,7 +224,7 @@ class Database:
                 if monotonic() >= self.deadline:  # the driver has replaced the exception of the alarm by its own
                     raise errors.DatabaseTooSlow(self.name) from error
                 if is_committing and was_cut and not repeatable:
-                    raise errors.CommitUnknown(self.name, first_line(original)) from error
+                    raise errors.CommitUnknown(self.name, reason_of(original)) from error
                 # After deadlocks and the like; and once, on a new connection, if the old one was closed.
                 may_repeat = self.dialect.error_kind(original) in REPEATED or (was_cut and tries == 1)
                 if tries == MAX_TRIES or not may_repeat:
@@ -248,8 +250,10 @@ class Database:
         if not isinstance(error, Exception) or isinstance(error, errors.DatabaseTooSlow):
             # An interruption: a reply may be half read, and a ROLLBACK would read its rest instead of its own reply.
             return False
-        is_away = isinstance(error, self.dialect.errors) and self.dialect.error_kind(error) is ErrorKind.AWAY
-        return not is_away and not self.dialect.is_cut(connection.raw)
+        kind = self.dialect.error_kind(error) if isinstance(error, self.dialect.errors) else ErrorKind.OTHER
+        # The primary may have become a standby: another host accepts writes now.
+        has_moved = kind is ErrorKind.STANDBY and self.hosts.are_several
+        return kind is not ErrorKind.AWAY and not has_moved and not self.dialect.is_cut(connection.raw)
 
     def _open_once(self, connection: Connection) -> None:
         if self._clock is None:
@@ -265,7 +269,7 @@ class Database:
 
     def _explain(self, error: BaseException) -> errors.DatabaseError:
         known = explain(error, self.dialect, self.name)
-        return known or errors.DatabaseFailed(self.name, first_line(error))
+        return known or errors.DatabaseFailed(self.name, reason_of(error))
 
 
 def _driver_error(error: BaseException) -> BaseException:
@@ -282,6 +286,7 @@ _EXPLAINED = {
     ErrorKind.REFUSED: errors.DatabaseRefused,
     ErrorKind.UNOPENABLE: errors.DatabaseUnopenable,
     ErrorKind.FULL: errors.DatabaseFull,
+    ErrorKind.STANDBY: errors.DatabaseReadOnly,
 }
 FIRST_TABLES = ("mayfly_jobs", "mayfly_version")  # read first: if one of them is missing, all tables are
 
@@ -293,8 +298,8 @@ def explain(error: BaseException, dialect: Dialect, where: str) -> errors.Databa
     """None for an unknown error."""
     kind = dialect.error_kind(error)
     if kind is ErrorKind.NO_TABLE:
-        return _missing(first_line(error))
-    return _EXPLAINED[kind](where, first_line(error)) if kind in _EXPLAINED else None
+        return _missing(reason_of(error))
+    return _EXPLAINED[kind](where, reason_of(error)) if kind in _EXPLAINED else None
 
 
 def _missing(reason: str) -> errors.DatabaseError:
@@ -302,7 +307,3 @@ def _missing(reason: str) -> errors.DatabaseError:
     if found is None or found["name"] in FIRST_TABLES:
         return errors.SchemaMissing()
     return errors.TableMissing(found["name"])
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

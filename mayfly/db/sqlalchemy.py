@@ -15,6 +15,7 @@ from sqlalchemy.pool import StaticPool
 
 from mayfly.db.connection import NO_VALUES, Connection
 from mayfly.db.dialects import Dialect, Unit, Values
+from mayfly.settings.values import host_urls
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def begin_transaction(connection: Connection, url: str, unit: Unit = Unit.TRANSA
 def _engine(connection: Connection, url: str) -> Engine:
     """An engine whose pool is this one connection. Only Mayfly closes it and begins its transactions."""
     engine = create_engine(
-        url,
+        host_urls(url)[0],  # only for its dialect
         creator=lambda: connection.raw,
         poolclass=StaticPool,
         pool_reset_on_return=None,

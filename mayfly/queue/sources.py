@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from mayfly.db.connection import Connection
-from mayfly.db.database import first_line
 from mayfly.db.dialects import ErrorKind, TableColumns
+from mayfly.db.hosts import reason_of
 from mayfly.errors import SourceUnusable
 from mayfly.queue.source_table import SourceTable
 from mayfly.settings.values import SourceSettings
@@ -82,7 +82,7 @@ def explained(table: SourceTable) -> Iterator[None]:
     except table.dialect.errors as error:
         if table.dialect.error_kind(error) not in _SOURCE_ERRORS:
             raise
-        raise SourceUnusable(table.source.name, first_line(error)) from error
+        raise SourceUnusable(table.source.name, reason_of(error)) from error
 
 
 # --- count ------------------------------------------------------------------------------------------------

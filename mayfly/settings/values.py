@@ -196,7 +196,7 @@ _DRIVERS = {
 # Importing SQLAlchemy would also take 200 ms.
 SERVER = (
     r"(?:(?P<user>[^:/@]*)(?::(?P<password>[^@]*))?@)?"
-    r"(?:\[(?P<host6>[^\]/?]+)\]|(?P<host4>[^/:?@\[\]]*))(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:\[(?P<host6>[^\]/?]+)\]|(?P<host4>[^/:?@\[\],]*))(?::(?P<port>[0-9]{1,5}))?"
     r"/(?P<database>[^?/@]+)(?:\?(?P<query>[^@]*))?"
 )
 
@@ -230,10 +230,24 @@ def _sqlite(rest: str, home: Path) -> str:
 def _server(rest: str, scheme: str) -> str:
     if rest.count("@") > 1:
         raise ValueError("has more than one @: in a password or an option, write it as %40")
-    match = re.fullmatch(SERVER, rest)
-    if match is None or not 1 <= int(match["port"] or 1) <= 65535:
-        raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
+    hosts = host_urls(f"{scheme}://{rest}")
+    for each in hosts:
+        match = re.fullmatch(SERVER, each.partition("://")[2])
+        if match is None or not 1 <= int(match["port"] or 1) <= 65535:
+            raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
+        if len(hosts) > 1 and not (match["host4"] or match["host6"]):
+            raise ValueError("has an empty name in its list of hosts: write host1:port,host2:port")
     return rest
+
+
+def host_urls(url: str) -> list[str]:
+    """A URL of database_url() for each host that it names, such as the nodes of a cluster, in their order."""
+    scheme, separator, rest = url.partition("://")
+    if scheme == "sqlite":
+        return [url]
+    account, at, address = rest.rpartition("@")
+    hosts, slash, database = address.partition("/")
+    return [f"{scheme}{separator}{account}{at}{host}{slash}{database}" for host in hosts.split(",")]
 
 
 def without_password(url: str) -> str:

@@ -42,6 +42,7 @@ Measure = Callable[[Lab], Iterator[Figure]]
 class ServerLoad(NamedTuple):
     rate: float  # jobs per second
     cpu: float  # of the database server, in µs per job; 0 without a server
+    client_cpu: float  # of dispatchers and runners, in µs per job
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,10 @@ def measure_hosts(lab: Lab) -> Iterator[Figure]:
     jobs = lab.scaled(100_000)
     for hosts in (4, 16):
         runs = lab.compare(partial(lane_drain, jobs=jobs, hosts=hosts), partial(lane_drain, jobs=jobs, hosts=1))
-        yield from _rate_and_cpu(
-            f"drain {jobs:,} jobs in {LANES} lanes, {hosts} dispatchers", runs, None, at_most(1.2)
-        )
+        name = f"drain {jobs:,} jobs in {LANES} lanes, {hosts} dispatchers"
+        yield from _rate_and_cpu(name, runs, None, at_most(1.2))
+        ours, theirs = (tuple(each.client_cpu for each in loads) for loads in runs)
+        yield Figure(f"{name}: client CPU per job", "µs", ours, theirs)
 
 
 def lane_drain(stage: Stage, jobs: int, hosts: int) -> ServerLoad:
@@ -137,12 +139,12 @@ def lane_drain(stage: Stage, jobs: int, hosts: int) -> ServerLoad:
 def timed_drain(stage: Stage, jobs: int, hosts: int) -> ServerLoad:
     stage.lab.show(f"Mayfly drains {jobs:,} jobs" + (f" on {hosts} hosts" if hosts > 1 else ""))
     directory, environment = stage.new_ledger(jobs)
-    started, cpu = monotonic(), stage.server_cpu_seconds()
+    started, cpu, client_cpu = monotonic(), stage.server_cpu_seconds(), 0.0
     while unfinished_jobs(stage):
-        stage.dispatch_hosts(hosts, environment)
+        client_cpu += sum(each.cpu_seconds for each in stage.dispatch_hosts(hosts, environment))
     seconds, cpu = monotonic() - started, stage.server_cpu_seconds() - cpu
     check_once(directory, range(1, jobs + 1))
-    return ServerLoad(jobs / seconds, cpu / jobs * 1_000_000)
+    return ServerLoad(jobs / seconds, cpu / jobs * 1_000_000, client_cpu / jobs * 1_000_000)
 
 
 def _rate_and_cpu(

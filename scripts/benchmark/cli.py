@@ -28,6 +28,7 @@ from scripts.benchmark.figures import (
     merge_record,
     plain_table,
     read_records,
+    scale_table,
     write_records,
 )
 from scripts.benchmark.lab import CHECKOUT, Lab, checkout_of
@@ -37,6 +38,7 @@ from tests.databases import Databases
 RESULTS = CHECKOUT / "bench" / "results" / "results.json"
 PLOT = CHECKOUT / "docs" / "images" / "lanes-cost.svg"
 PAGE, PAGE_RESULTS = CHECKOUT / "docs/reference/measurements.md", CHECKOUT / "docs/reference/measurements.json"
+SCALE_PAGE = CHECKOUT / "docs/explanation/scale.md"
 BLOCK = re.compile(r"(<!-- results: written by scripts/bench --write-docs -->\n).*?(<!-- /results -->)", re.DOTALL)
 ORDER = [(benchmark, engine) for benchmark in BENCHMARKS for engine in ENGINES]
 BARE = "bare"
@@ -54,7 +56,7 @@ BARE = "bare"
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each benchmark.")
 @click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")
 @click.option("--list", "listing", is_flag=True, help="List the benchmarks and exit.")
-@click.option("--write-docs", "writing", is_flag=True, help="Update docs/reference/measurements.md from results.")
+@click.option("--write-docs", "writing", is_flag=True, help="Update measurements.md and scale.md from results.")
 def command(
     only: tuple[str, ...], engine: tuple[str, ...], scale: float, times: int, against: str | None,
     listing: bool, writing: bool,
@@ -160,15 +162,25 @@ def write_docs() -> int:
         records = merge_record(records, each, ORDER)
     write_records(PAGE_RESULTS, records)
     PAGE.write_text(filled_page(PAGE.read_text(), records))
+    SCALE_PAGE.write_text(filled_scale_page(SCALE_PAGE.read_text(), records))
     if any(each.benchmark == "lanes" for each in records):
         PLOT.write_text(lanes_plot(records))
-    click.echo("docs/reference/measurements.md is up to date.")
+    click.echo("docs/reference/measurements.md and docs/explanation/scale.md are up to date.")
     return exits.SUCCESS
 
 
 def filled_page(page: str, records: Sequence[Record]) -> str:
     """The page with its block of results replaced."""
     block = f"{_conditions(records)}\n\n{markdown_table(records)}"
+    return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page)
+
+
+def filled_scale_page(page: str, records: Sequence[Record]) -> str:
+    """The same for the page about several hosts; it keeps its block until `hosts` was measured on servers."""
+    of_hosts = [each for each in records if each.benchmark == "hosts" and each.engine != "sqlite"]
+    if not of_hosts:
+        return page
+    block = f"{_conditions(of_hosts)}\n\n{scale_table(of_hosts)}"
     return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page)
 
 

@@ -1,6 +1,7 @@
 """Measured values with their goals: medians, ratios, tables, and the JSON file that stores them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
 
+SCALE_HEADINGS = ("database", "dispatchers", "jobs/s", "server CPU per job, µs", "client CPU per job, µs")
 HEADINGS = ("what", "database", "Mayfly", "yardstick", "unit", "ratio", "goal", "")
 VERDICTS = {True: "reached", False: "MISSED", None: ""}
 
@@ -123,6 +125,25 @@ def plain_table(records: Sequence[Record]) -> str:
 def markdown_table(records: Sequence[Record]) -> str:
     rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(records)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def scale_table(records: Sequence[Record]) -> str:
+    """The benchmark `hosts`: one row per database and number of dispatchers; one dispatcher was the yardstick."""
+    rows = [SCALE_HEADINGS, ("---",) * len(SCALE_HEADINGS)]
+    for record in records:
+        figures = list(filter(None, (re.search(r"(\d+) dispatchers", each.name) for each in record.figures)))
+        if record.benchmark == "hosts" and figures:
+            rows += _scale_rows(record, list(dict.fromkeys(int(found[1]) for found in figures)))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _scale_rows(record: Record, numbers: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    def of(hosts: int) -> list[Figure]:
+        return [each for each in record.figures if f" {hosts} dispatchers" in each.name]
+
+    yield (record.engine, "1", *(format_values(each.yardstick) for each in of(numbers[0])))
+    for hosts in numbers:
+        yield (record.engine, str(hosts), *(format_values(each.ours) for each in of(hosts)))
 
 
 def _rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:

@@ -169,7 +169,7 @@ class Stage:
         except Failed as error:
             raise Failed(f"{error} {self._logged_errors()}".strip()) from None
 
-    def dispatch_hosts(self, hosts: int, settings: Mapping[str, str]) -> None:
+    def dispatch_hosts(self, hosts: int, settings: Mapping[str, str]) -> list[Spent]:
         """One cycle on each of several hosts, all started at once."""
 
         def one(number: int) -> Spent:
@@ -178,7 +178,7 @@ class Stage:
             )
 
         with ThreadPoolExecutor(hosts) as threads:
-            list(threads.map(one, range(hosts)))
+            return list(threads.map(one, range(hosts)))
 
     def run(self, *arguments: str, settings: Mapping[str, str] | None = None, watch: Watch | None = None) -> Spent:
         """Run `python …` to its end."""

@@ -108,20 +108,27 @@ class GaleraNode(ReachableMariaDB):
         }
         yield from (f"--{name}={value}" for name, value in settings.items())
 
+    def isolate(self, is_cut: bool) -> None:
+        """Cut it off from the other nodes, or connect it again. Clients can still connect to it."""
+        self._query(f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={is_cut:d}'")
+
     def _state(self) -> str:
-        """Without SQLAlchemy: its ROLLBACK fails on a node that has not joined yet."""
-        url = make_url(self.url("mysql"))
         try:
-            connection = pymysql.connect(
-                host=url.host, port=self.port, user=url.username, password=self.password, ssl_disabled=True,
-                connect_timeout=2, read_timeout=5,
-            )  # fmt: skip
+            [(_name, state)] = self._query(STATE)
         except pymysql.MySQLError:
             return "away"
-        with connection, connection.cursor() as cursor:
-            cursor.execute(STATE)
-            [(_name, state)] = cursor.fetchall()
         return str(state)
+
+    def _query(self, statement: str) -> list[tuple[object, ...]]:
+        """Without SQLAlchemy: its ROLLBACK fails on a node that has not joined yet."""
+        url = make_url(self.url("mysql"))
+        connection = pymysql.connect(
+            host=url.host, port=self.port, user=url.username, password=self.password, ssl_disabled=True,
+            connect_timeout=2, read_timeout=5, autocommit=True,
+        )  # fmt: skip
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
 
 
 def galera_nodes() -> list[GaleraNode]:

@@ -190,6 +190,33 @@ def test_config_shows_sources_and_masks_secrets(embedded: Installation) -> None:
     assert "***" in found["DATABASE_URL"][0]
 
 
+def test_config_shows_each_host_of_the_database(embedded: Installation) -> None:
+    """Without the password."""
+    ran = mayfly(embedded, "config", "--json", DATABASE_URL="mysql://app:hunter2@db1,db2:3307/app")
+
+    found = {each["name"]: each["value"] for each in json.loads(ran.stdout)}
+    assert found["DATABASE_URL"] == "mysql+pymysql://app:***@db1,db2:3307/app"
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
+def test_a_dead_first_host_is_skipped_and_shown_by_doctor(installation: Installation) -> None:
+    """Cycle and runner use the second one; the dead host is a warning, not a problem of the installation."""
+    before, at, rest = installation.url.rpartition("@")
+    installation.settings = {"DATABASE_URL": f"{before}{at}127.0.0.1:1,{rest}"}
+    [job] = installation.enqueue("noop")
+
+    cycle = installation.dispatch()
+    ran = mayfly(installation, "doctor", "--json")
+
+    hosts = [(each["health"], each["text"]) for each in json.loads(ran.stdout) if each["check"] == "hosts"]
+    assert (cycle.returncode, cycle.stderr, installation.job(job).status) == (0, "", "done")
+    assert hosts[0][0] == "warning"
+    assert hosts[0][1].startswith("127.0.0.1:1 cannot be used: ")
+    assert hosts[1:] == [("ok", f"{rest.partition('/')[0]} accepts writes")]
+    assert ran.returncode == 0
+    assert [secret for secret in installation.secrets if secret in ran.stdout] == []
+
+
 def test_doctor_reports_a_working_installation_as_ok(installation: Installation) -> None:
     """After a cycle everything except cron is ok, and the exit code is 0."""
     installation.dispatch()

@@ -10,7 +10,7 @@ from tests.servers.dovecot import Dovecot
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postfix import Postfix
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, PostgresStandby
 from tests.servers.private import PrivateProcess, PrivateServer
 from tests.servers.server import DidNotStart, Server, Unavailable
 from tests.servers.slurm import Slurm
@@ -24,6 +24,7 @@ __all__ = [
     "PgBouncer",
     "Postfix",
     "PostgresServer",
+    "PostgresStandby",
     "PrivateProcess",
     "PrivateServer",
     "Server",

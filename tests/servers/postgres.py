@@ -18,8 +18,8 @@ class PostgresServer(PrivateServer):
     account = "postgres"
     stop_signal = signal.SIGINT  # "fast": it does not wait for clients to disconnect
 
-    def __init__(self) -> None:
-        super().__init__("postgres", URL.create("postgresql+psycopg", database="postgres"))
+    def __init__(self, password: str | None = None) -> None:
+        super().__init__("postgres", URL.create("postgresql+psycopg", database="postgres"), password=password)
 
     @classmethod
     def programs(cls) -> tuple[Path, Path] | None:
@@ -71,3 +71,29 @@ class PostgresServer(PrivateServer):
                 segment = (self.home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
                 subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
         super().remove()
+
+
+class PostgresStandby(PostgresServer):
+    """A copy of a running primary that follows it; while it is attached, the primary waits for it at each COMMIT."""
+
+    def __init__(self, primary: PostgresServer) -> None:
+        super().__init__(primary.password)
+        self._primary = primary
+
+    def initialise(self, program: Path) -> None:
+        source = f"host=127.0.0.1 port={self._primary.port} user=mayfly password='{self.password}'"
+        target = f"--pgdata={self.home / 'data'}"
+        self.run(program.parent / "pg_basebackup", target, "--write-recovery-conf", "--checkpoint=fast", "-d", source)
+
+    def require_at_commit(self) -> None:
+        """Make it synchronous: a COMMIT of the primary returns when it has the data."""
+        self._primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._primary.execute("SELECT pg_reload_conf()")
+
+    @property
+    def is_synchronous(self) -> bool:
+        return self._primary.execute("SELECT sync_state FROM pg_stat_replication") == [("sync",)]
+
+    def promote(self) -> None:
+        """Returns when it accepts writes."""
+        self.execute("SELECT pg_promote()")

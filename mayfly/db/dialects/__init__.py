@@ -55,7 +55,8 @@ class ErrorKind(Enum):
     CROWDED = auto()  # too many connections, in total or of this user
     REFUSED = auto()  # user, password, database name, privileges
     UNOPENABLE = auto()  # a file that does not exist, is not readable, or is not a database
-    FULL = auto()  # no space, or read-only
+    FULL = auto()  # no space, or a file that is read-only
+    STANDBY = auto()  # a server that is read-only, such as a replica
     NO_TABLE = auto()
     OTHER = auto()
 
@@ -109,8 +110,12 @@ class Dialect:
         """The base class of the driver's errors."""
         raise NotImplementedError
 
-    def connect(self, url: str) -> Any:
-        """A configured connection of the driver, in autocommit mode outside of transactions."""
+    def connect(self, url: str, *, for_writes: bool = False) -> Any:
+        """A configured connection of the driver, in autocommit mode outside of transactions.
+
+        With `for_writes` a server that is read-only or without its cluster is an error, and one that accepts
+        connections but does not answer is an error after CONNECT_SECONDS: another host may be tried.
+        """
         raise NotImplementedError
 
     def server(self, raw: Any) -> DatabaseServer:

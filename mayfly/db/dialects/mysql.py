@@ -28,7 +28,8 @@ _ERROR_KINDS = {
     **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1047, 1053, 1180, 1927, 4031, 0), ErrorKind.AWAY),
     **dict.fromkeys((1040, 1203, 1226), ErrorKind.CROWDED),
     **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698, 3118, 4151), ErrorKind.REFUSED),
-    **dict.fromkeys((1021, 1114, 1290, 1836, 3), ErrorKind.FULL),
+    **dict.fromkeys((1021, 1114, 3), ErrorKind.FULL),
+    **dict.fromkeys((1290, 1836), ErrorKind.STANDBY),
     1146: ErrorKind.NO_TABLE,
 }
 
@@ -40,6 +41,8 @@ COLUMNS = (
     "SELECT column_name, character_maximum_length, data_type FROM information_schema.columns"
     " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name ORDER BY ordinal_position"
 )
+SERVER_ROLE = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('read_only', 'wsrep_on')"
+CATCH_UP = ("SET SESSION wsrep_sync_wait = 1", "SELECT 1", "SET SESSION wsrep_sync_wait = DEFAULT")
 _BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit")
 
 _MAX_ENTRIES_READ = 20_000  # of a small index, to find its groups: about 10 ms
@@ -55,14 +58,15 @@ class MySQL(Dialect):
     newest = " LOCK IN SHARE MODE"
     has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
 
-    def connect(self, url: str) -> "Raw":
+    def connect(self, url: str, *, for_writes: bool = False) -> "Raw":
         session = (
             f"SET SESSION time_zone='+00:00', wait_timeout={dialects.IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES', "
             f"innodb_lock_wait_timeout={dialects.LOCK_SECONDS}"
         )
         ours = {
             "connect_timeout": dialects.CONNECT_SECONDS,
-            "read_timeout": dialects.STATEMENT_SECONDS,
+            # Differs because connect_timeout ends before the handshake, which a server that hangs never sends.
+            "read_timeout": dialects.CONNECT_SECONDS if for_writes else dialects.STATEMENT_SECONDS,
             "write_timeout": dialects.STATEMENT_SECONDS,
             "charset": "utf8mb4",
             "autocommit": True,
@@ -78,6 +82,13 @@ class MySQL(Dialect):
             raise BadDatabaseOption(str(error).strip()) from error
         with raw.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        if for_writes:
+            try:
+                _require_writable(raw)
+            except BaseException:
+                raw.close()
+                raise
+            raw._read_timeout = dialects.STATEMENT_SECONDS  # type: ignore[attr-defined]
         return raw
 
     def server(self, raw: "Raw") -> DatabaseServer:
@@ -184,6 +195,25 @@ class MySQL(Dialect):
     def packet_limit(self, connection: Any) -> int | None:
         # Differs because MySQL closes the connection at a larger statement (2006) instead of returning an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
+
+
+def _require_writable(raw: "Raw") -> None:
+    with raw.cursor() as cursor:
+        cursor.execute(SERVER_ROLE)
+        role = dict(cursor.fetchall())
+        if role["read_only"] != "OFF":
+            raise pymysql.OperationalError(1290, "the server is read-only")
+        if role.get("wsrep_on") == "ON":
+            _require_member(cursor)
+
+
+def _require_member(cursor: "Cursor") -> None:
+    """A node of Galera that belongs to its cluster, and has applied what was committed on the node used before."""
+    cursor.execute("SHOW STATUS LIKE 'wsrep_ready'")
+    if cursor.fetchone() != ("wsrep_ready", "ON"):
+        raise pymysql.OperationalError(1047, "the node is not connected to its cluster")
+    for statement in CATCH_UP:
+        cursor.execute(statement)
 
 
 def arguments(url: str) -> dict[str, Any]:

@@ -21,7 +21,8 @@ _ERROR_KINDS = {
     **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25P03"), ErrorKind.AWAY),
     "53300": ErrorKind.CROWDED,
     **dict.fromkeys(("28000", "28P01", "3D000", "42501"), ErrorKind.REFUSED),
-    **dict.fromkeys(("53100", "25006"), ErrorKind.FULL),
+    "53100": ErrorKind.FULL,
+    "25006": ErrorKind.STANDBY,
     "42P01": ErrorKind.NO_TABLE,
 }
 
@@ -34,6 +35,7 @@ _CROWDED = (
     "no more connections allowed",
 )
 _REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf", "no such database", "no such user")
+_STANDBY = ("session is read-only", "server is in hot standby mode")
 _OPTIONS_REFUSED = "unsupported startup parameter"
 
 APPLICATION_NAME = "mayfly"  # in pg_stat_activity, unless the URL has another one
@@ -80,8 +82,10 @@ class PostgreSQL(Dialect):
     # Differs because the isolation level is set per transaction, not per session.
     begin_statement = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-    def connect(self, url: str) -> Raw:
+    def connect(self, url: str, *, for_writes: bool = False) -> Raw:
         given = arguments(url)
+        if for_writes:
+            given.setdefault("target_session_attrs", "read-write")
         name = given.pop("application_name", APPLICATION_NAME)
         ours = {
             "connect_timeout": dialects.CONNECT_SECONDS,
@@ -126,6 +130,8 @@ class PostgreSQL(Dialect):
         message = str(error)
         if any(each in message for each in _CROWDED):
             return ErrorKind.CROWDED
+        if any(each in message for each in _STANDBY):
+            return ErrorKind.STANDBY
         if any(each in message for each in _REFUSED):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER

@@ -38,7 +38,7 @@ class SQLite(Dialect):
     row_lock = claim_lock = ""
     has_times = False  # Differs because it stores times as texts.
 
-    def connect(self, url: str) -> "_Connection":
+    def connect(self, url: str, *, for_writes: bool = False) -> "_Connection":  # noqa: ARG002
         ours = {"timeout": dialects.STATEMENT_SECONDS, "check_same_thread": False, "factory": _Connection}
         given = arguments(url)
         _create_private(given["database"])

@@ -13,12 +13,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, select, text
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from mayfly.clock import monotonic, pause_between
-from mayfly.db.database import first_line
-from mayfly.db.dialects import ErrorKind, dialect_named
+from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
+from mayfly.db.hosts import reason_of
 from mayfly.errors import OldCodeRuns, SchemaUnknown, TablesBusy
 from mayfly.format import format_duration
 from mayfly.schema import missing_embedded
@@ -95,16 +94,14 @@ def planned_statements(url: str, tables: PackageTables = OWN) -> list[PlannedSta
             _refuse_unusable(tables, before, known)
             return []
         buffer = Buffer()
-        config = tables.config(
-            connection=connection, dialect_name=make_url(url).get_backend_name(), output_buffer=buffer
-        )
+        config = tables.config(connection=connection, dialect_name=dialect_of_url(url).name, output_buffer=buffer)
         command.upgrade(config, f"{before or 'base'}:head", sql=True)
         return [planned(connection, each) for each in buffer.statements]
 
 
 def migration_sql(url: str, tables: PackageTables = OWN) -> None:
     """Print the statements, for operators who do not let programs change tables."""
-    command.upgrade(tables.config(dialect_name=make_url(url).get_backend_name()), "head", sql=True)
+    command.upgrade(tables.config(dialect_name=dialect_of_url(url).name), "head", sql=True)
 
 
 def _refuse_unusable(tables: PackageTables, stored: str, known: set[str]) -> None:
@@ -148,7 +145,7 @@ def _upgrade(connection: Connection, tables: PackageTables) -> None:
             if dialect_named(connection.dialect.name).error_kind(cause) is not ErrorKind.REPEAT:
                 raise
             if monotonic() > until:
-                raise TablesBusy(MAX_LOCK_WAIT_SECONDS, first_line(cause)) from error
+                raise TablesBusy(MAX_LOCK_WAIT_SECONDS, reason_of(cause)) from error
         pause_between(*RETRY_SECONDS)
 
 

@@ -14,6 +14,7 @@ from mayfly.clock import pause_between
 from mayfly.db import dialects
 from mayfly.db.database import explain
 from mayfly.db.dialects import dialect_of_url
+from mayfly.db.hosts import writable_url
 from mayfly.errors import BadDatabaseOption
 from mayfly.settings.values import mask_password
 
@@ -37,7 +38,7 @@ MYSQL_LOCK = f"SELECT GET_LOCK('mayfly_migrate', {LOCK_TIMEOUT_SECONDS})"
 def connected(url: str) -> Iterator[Connection]:
     """Errors of the driver become errors of Mayfly."""
     try:
-        with _engine(url).connect() as connection:
+        with _engine(writable_url(url)).connect() as connection:
             yield connection
     except DBAPIError as error:
         raise explain(error.orig or error, dialect_of_url(url), mask_password(url)) or error from error

@@ -218,7 +218,7 @@ def test_times_are_bound_in_utc(name: str, expected: object) -> None:
         (1045, ErrorKind.REFUSED),
         (1049, ErrorKind.REFUSED),
         (1114, ErrorKind.FULL),
-        (1290, ErrorKind.FULL),  # read-only
+        (1290, ErrorKind.STANDBY),  # read-only
         (1146, ErrorKind.NO_TABLE),
         (1064, ErrorKind.OTHER),  # a bug of ours
     ],
@@ -243,7 +243,7 @@ def test_errors_of_mysql_are_classified_by_number(name: str, code: int, meaning:
         ("28P01", ErrorKind.REFUSED),
         ("3D000", ErrorKind.REFUSED),
         ("53100", ErrorKind.FULL),
-        ("25006", ErrorKind.FULL),
+        ("25006", ErrorKind.STANDBY),
         ("42P01", ErrorKind.NO_TABLE),
         ("42601", ErrorKind.OTHER),
     ],

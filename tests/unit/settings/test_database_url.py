@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from mayfly.errors import SettingsError
 from mayfly.settings import load
 from mayfly.settings.model import SettingsModel
-from mayfly.settings.values import mask_password
+from mayfly.settings.values import host_urls, mask_password
 from tests.unit.settings.factories import load_in, origin_of, problem_in, settings_in
 
 
@@ -22,6 +22,8 @@ from tests.unit.settings.factories import load_in, origin_of, problem_in, settin
         ("mariadb://u:p@h/d", "mysql+pymysql://u:p@h/d"),
         ("mysql+pymysql://u:p@h/d?charset=utf8mb4", "mysql+pymysql://u:p@h/d?charset=utf8mb4"),
         ("mariadb+pymysql://u@[::1]:3306/d", "mysql+pymysql://u@[::1]:3306/d"),
+        ("mariadb://u:p,q@a,b:3307,[::1]:3308/d", "mysql+pymysql://u:p,q@a,b:3307,[::1]:3308/d"),
+        ("postgresql://a:5432,b:5433/d?sslmode=require", "postgresql+psycopg://a:5432,b:5433/d?sslmode=require"),
         ("mysql://u:p@/d?unix_socket=/run/my.sock", "mysql+pymysql://u:p@/d?unix_socket=/run/my.sock"),
         ("mysql://u:a/b?c#d:e@h/d", "mysql+pymysql://u:a/b?c#d:e@h/d"),
         ("postgres://u:p%40@h/d", "postgresql+psycopg://u:p%40@h/d"),
@@ -36,7 +38,7 @@ def test_the_driver_is_added(tmp_path: Path, written: str, meant: str) -> None:
     url = settings_in(tmp_path, {"DATABASE_URL": written}).database_url.get_secret_value()
 
     assert url == meant
-    assert make_url(url).drivername == meant.partition(":")[0]
+    assert {make_url(each).drivername for each in host_urls(url)} == {meant.partition(":")[0]}
 
 
 OTHER_DRIVER = "names a driver that Mayfly does not use"
@@ -61,6 +63,9 @@ OTHER_DRIVER = "names a driver that Mayfly does not use"
         ("postgres://u:hunter2@h:99999/d", "must look like postgres://"),
         ("postgres://h:1/d?password=hunter2@", "must look like postgres://"),
         ("mysql://u:hunter2@hunter2@h/d", "has more than one @"),
+        ("mysql://u:hunter2@a,,b/d", "has an empty name in its list of hosts: write host1:port,host2:port"),
+        ("mysql://u:hunter2@a,b:0/d", "must look like mysql://"),
+        ("postgres://u:hunter2@a:port,b/d", "must look like postgres://"),
         ("sqlite://", "must name a file"),
         ("sqlite:///:memory:", "must name a file"),
         ("sqlite:///file:hunter2?mode=memory&uri=true", "must name a file"),
@@ -74,6 +79,23 @@ def test_an_invalid_url_is_refused_without_being_shown(tmp_path: Path, written: 
 
     assert problem.startswith(f"DATABASE_URL (environment): {clause}")
     assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        (
+            "mysql+pymysql://u:p,q/r@a,b:3307/d?x=1,2",
+            ["mysql+pymysql://u:p,q/r@a/d?x=1,2", "mysql+pymysql://u:p,q/r@b:3307/d?x=1,2"],
+        ),
+        ("postgresql+psycopg://[::1]:1,b/d", ["postgresql+psycopg://[::1]:1/d", "postgresql+psycopg://b/d"]),
+        ("postgresql+psycopg:///d", ["postgresql+psycopg:///d"]),
+        ("sqlite:////a@b,c/d.db", ["sqlite:////a@b,c/d.db"]),
+    ],
+)
+def test_each_host_has_a_url(url: str, hosts: list[str]) -> None:
+    """With the account, database and options of all; a comma elsewhere divides nothing."""
+    assert host_urls(url) == hosts
 
 
 def test_a_home_that_an_sqlite_url_cannot_contain_is_refused(tmp_path: Path) -> None:
