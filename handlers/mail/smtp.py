@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock, Timer
+from time import monotonic
 
 from handlers.mail.accounts import Account
 from handlers.mail.bounces import is_bounce
@@ -73,13 +74,12 @@ class IdleConnections:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: dict[Account, tuple[SmtpConnection, Timer]] = {}
+        self._kept: dict[Account, tuple[SmtpConnection, float]] = {}  # and when it is closed, monotonic
+        self._timer: Timer | None = None  # one for all: a thread per email would take longer than its commands
 
     def take(self, account: Account) -> SmtpConnection | None:
         with self._lock:
-            connection, timer = self._kept.pop(account, (None, None))
-        if timer is not None:
-            timer.cancel()
+            connection, _ = self._kept.pop(account, (None, 0.0))
         return connection
 
     def keep(self, account: Account, connection: SmtpConnection) -> None:
@@ -87,11 +87,27 @@ class IdleConnections:
         if connection.messages >= MAX_MESSAGES:
             _quit(connection)
             return
-        timer = Timer(IDLE_SECONDS, self.close, [account])
-        timer.daemon = True
         with self._lock:
-            self._kept[account] = connection, timer
-        timer.start()
+            self._kept[account] = connection, monotonic() + IDLE_SECONDS
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """For the connection that is idle for longest, unless it is set already. The caller has the lock."""
+        if self._timer is None and self._kept:
+            first = min(close_at for _, close_at in self._kept.values())
+            self._timer = Timer(max(0.0, first - monotonic()), self._close_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _close_idle(self) -> None:
+        now = monotonic()
+        with self._lock:
+            idle = [account for account, (_, close_at) in self._kept.items() if close_at <= now]
+            closed = [self._kept.pop(account)[0] for account in idle]
+            self._timer = None
+            self._set_timer()
+        for connection in closed:
+            _quit(connection)
 
     def close(self, account: Account) -> None:
         connection = self.take(account)
