@@ -73,13 +73,15 @@ class _Mailbox:
         return len(stored)
 
     def _take_one(self, uid: int) -> bool:
-        """A message that is too large is stored up to the limit; it is then flagged as malformed."""
-        answer = checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{max_bytes()}>)"))
+        """A message that is too large is stored up to the limit, and flagged as cut."""
+        limit = max_bytes()  # one byte more shows that there is more
+        answer = checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{limit + 1}>)"))
         raw = next((part[1] for part in answer if isinstance(part, tuple) and _uid_in(part[0]) == uid), None)
         if raw is None:  # deleted meanwhile
             return False
-        envelope = Envelope(tenant_id=self._account.tenant_id, account_id=self._account.id)
-        take_in(self._job, raw, envelope)
+        is_cut = len(raw) > limit
+        envelope = Envelope(tenant_id=self._account.tenant_id, account_id=self._account.id, is_cut=is_cut)
+        take_in(self._job, raw[:limit], envelope)
         return True
 
 
