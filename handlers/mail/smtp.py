@@ -7,13 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock, Timer
-from time import monotonic
 
 from handlers.mail.accounts import Account
 from handlers.mail.bounces import is_bounce
 
 SECONDS = 10.0  # for each step: connecting, a command, its reply
-IDLE_SECONDS = 1.0  # a connection without a message is closed after this
+IDLE_SECONDS = 1.0  # a connection without a message is closed after this, at the latest after twice as long
 MAX_MESSAGES = 100  # per connection; some servers allow no more
 
 
@@ -74,13 +73,14 @@ class IdleConnections:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: dict[Account, tuple[SmtpConnection, float]] = {}  # and when it is closed, monotonic
+        self._kept: dict[Account, SmtpConnection] = {}
+        self._idle: set[Account] = set()  # not used since the timer has last fired
         self._timer: Timer | None = None  # one for all: a thread per email would take longer than its commands
 
     def take(self, account: Account) -> SmtpConnection | None:
         with self._lock:
-            connection, _ = self._kept.pop(account, (None, 0.0))
-        return connection
+            self._idle.discard(account)
+            return self._kept.pop(account, None)
 
     def keep(self, account: Account, connection: SmtpConnection) -> None:
         connection.messages += 1
@@ -88,22 +88,20 @@ class IdleConnections:
             _quit(connection)
             return
         with self._lock:
-            self._kept[account] = connection, monotonic() + IDLE_SECONDS
+            self._kept[account] = connection
             self._set_timer()
 
     def _set_timer(self) -> None:
-        """For the connection that is idle for longest, unless it is set already. The caller has the lock."""
+        """Unless it is set already. The caller has the lock."""
         if self._timer is None and self._kept:
-            first = min(close_at for _, close_at in self._kept.values())
-            self._timer = Timer(max(0.0, first - monotonic()), self._close_idle)
+            self._timer = Timer(IDLE_SECONDS, self._close_idle)
             self._timer.daemon = True
             self._timer.start()
 
     def _close_idle(self) -> None:
-        now = monotonic()
         with self._lock:
-            idle = [account for account, (_, close_at) in self._kept.items() if close_at <= now]
-            closed = [self._kept.pop(account)[0] for account in idle]
+            closed = [self._kept.pop(account) for account in self._idle]
+            self._idle = set(self._kept)
             self._timer = None
             self._set_timer()
         for connection in closed:

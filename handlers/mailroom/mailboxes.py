@@ -34,7 +34,7 @@ def poll_account(job: Job, account_id: int, folder: str) -> dict[str, int]:
         raise Dead(f"there is no account {account_id} in app_mail_accounts")
     stored = int((job.state or {}).get("stored", 0))
     with logged_in(imap_server(account.imap_credential)) as imap:
-        mailbox = _Mailbox(job, account, folder, imap, select_folder(imap, folder))
+        mailbox = _PolledFolder(job, account, folder, imap, select_folder(imap, folder))
         while uids := mailbox.next_uids():
             stored += mailbox.take(uids)
             job.progress(stored, text="messages")
@@ -42,7 +42,7 @@ def poll_account(job: Job, account_id: int, folder: str) -> dict[str, int]:
     return {"stored": stored}
 
 
-class _Mailbox:
+class _PolledFolder:
     """One folder during one run."""
 
     def __init__(self, job: Job, account: Row[Any], folder: str, imap: imaplib.IMAP4, uid_validity: int) -> None:
