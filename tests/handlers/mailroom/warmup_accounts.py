@@ -60,9 +60,10 @@ class Mailbox:
 
     def clear(self) -> None:
         for folder in ("INBOX", SPAM_FOLDER):
-            self._imap.select(folder)
-            self._imap.store("1:*", "+FLAGS.SILENT", r"(\Deleted)")
-            self._imap.expunge()
+            [count] = self._imap.select(folder)[1]
+            if count != b"0":
+                self._imap.store("1:*", "+FLAGS.SILENT", r"(\Deleted)")
+                self._imap.expunge()
 
     def messages(self, folder: str) -> list[tuple[EmailMessage, set[str]]]:
         """Each with its flags."""
