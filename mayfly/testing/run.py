@@ -271,13 +271,18 @@ class _Drain:
         database, first = self.invoker.database, list[str]()
         while True:
             started_at = database.clock.now()
+            for job in self._claimed_in(first):
+                return job
             first_run_at = self._first_run_at()
-            for lane in (*first, *self._due_lanes(first_run_at)):
-                for job in self._claims(lane).more(1):
-                    return job
-            first = self._advance(started_at)
+            due = self._due_lanes(first_run_at)
+            for job in self._claimed_in(due):
+                return job
+            first = self._advance(self._first_run_at() if due else first_run_at, started_at)
             if not first:
                 return None
+
+    def _claimed_in(self, lanes: Iterable[str]) -> Iterator[Job]:
+        return (job for lane in lanes for job in self._claims(lane).more(1))
 
     def _first_run_at(self) -> dict[str, datetime]:
         """Of the pending jobs of each lane."""
@@ -323,12 +328,12 @@ class _Drain:
             invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around], steps=[rows.claim]
         )  # fmt: skip
 
-    def _advance(self, since: datetime) -> list[str]:
+    def _advance(self, first_run_at: Mapping[str, datetime], since: datetime) -> list[str]:
         """Move the clock to the next job that was not due at `since`, if that is within the allowed time.
 
         Returns the lanes with a job at that time.
         """
-        clock, first_run_at = self.invoker.database.clock, self._first_run_at()
+        clock = self.invoker.database.clock
         due_at = min(first_run_at.values(), default=None)
         if due_at is None or due_at <= since or (self.until is not None and due_at > self.until):
             return []

@@ -118,7 +118,6 @@ class _SmtpHandler:
 
 class _HttpHandler(BaseHTTPRequestHandler):
     server: "_HttpServer"
-    protocol_version = "HTTP/1.1"  # connections are kept, as by the real services
     wbufsize = -1  # an answer is one packet
 
     def do_POST(self) -> None:
@@ -164,11 +163,10 @@ class _HttpHandler(BaseHTTPRequestHandler):
             self._answer(200, answer)
         elif fault.silent_seconds:
             time.sleep(fault.silent_seconds)
-            self.close_connection = True
         elif fault.status:
             self._answer(fault.status, {"error": fault.error}, fault.headers)
         else:
-            self.close_connection = True
+            self.connection.close()
 
     def _answer(self, status: int, answer: dict[str, Any], headers: tuple[tuple[str, str], ...] = ()) -> None:
         content = json.dumps(answer).encode()
