@@ -75,20 +75,21 @@ class Effect:
 
     def hand_over(self, provider: str, found: str = OPEN, also: AlsoWrite | None = None) -> None:
         """Record that the provider is about to be called. `found` is the state that this run has read."""
-        owner = self._owner()
-        key, missing = {"key": self.key, "found": found}, {"effect_key": self.key, "kind": self._kind, "state": OPEN}
+        owned = {"state": HANDED_OVER, "provider": provider, **self._owner()}
+        key, first = {"key": self.key, "found": found}, {"effect_key": self.key, "kind": self._kind, **owned}
 
-        def write(connection: Connection) -> EffectRecord | None:
-            if found == OPEN:
-                insert_missing(connection, effects, {**missing, **owner})
-            connection.execute(IN_STATE, {**key, "state": HANDED_OVER, "provider": provider, **owner})
-            if also is not None:
+        def write(connection: Connection) -> bool:
+            is_ours = found == OPEN and insert_missing(connection, effects, first) == 1
+            if not is_ours:
+                connection.execute(IN_STATE, {**key, **owned})
+                # Read back, because rowcount may be 0: if the reply to a COMMIT was lost, the row is already changed.
+                record = self._select(connection)
+                is_ours = record is not None and record.run == (HANDED_OVER, self._job.id, self._job.claims)
+            if is_ours and also is not None:
                 also(connection)
-            return self._select(connection)
+            return is_ours
 
-        record = self._job.write(write)
-        # Read back, because rowcount may be 0: if the reply to a COMMIT was lost, the row is already changed.
-        if record is None or record.run != (HANDED_OVER, self._job.id, self._job.claims):
+        if not self._job.write(write):
             raise Retry(f"another job is working on the same effect: {self.key}")
 
     def keep_time(self, at: datetime) -> None:

@@ -1,6 +1,10 @@
-"""Inserts of rows that may exist already: each database has its own syntax."""
+"""Inserts of rows that may exist already: each database has its own syntax.
+
+Their statements are kept, because building one takes longer than its execution.
+"""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Table
@@ -8,19 +12,21 @@ from sqlalchemy import Connection, Insert, Table
 Row = Mapping[str, Any]
 
 
-def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
-    """Insert these rows; existing ones do not change."""
-    connection.execute(_insert_missing(connection, table), rows)
+def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
+    """Insert these rows; existing ones do not change. Returns how many are new."""
+    return connection.execute(_insert_missing(connection.dialect.name, table), rows).rowcount
 
 
 def upsert(connection: Connection, table: Table, row: Row) -> None:
     """Insert this row, or update these columns of the row with the same primary key."""
-    connection.execute(_upsert(connection, table, [name for name in row if not table.c[name].primary_key]), row)
+    changed = tuple(name for name in row if not table.c[name].primary_key)
+    connection.execute(_upsert(connection.dialect.name, table, changed), row)
 
 
 # Imported here: each dialect takes about 20 ms, and a runner needs one of them.
-def _insert_missing(connection: Connection, table: Table) -> Insert:
-    match connection.dialect.name:
+@cache
+def _insert_missing(dialect: str, table: Table) -> Insert:
+    match dialect:
         case "sqlite":
             from sqlalchemy.dialects import sqlite
 
@@ -34,8 +40,9 @@ def _insert_missing(connection: Connection, table: Table) -> Insert:
     return mysql.insert(table).prefix_with("IGNORE")
 
 
-def _upsert(connection: Connection, table: Table, changed: Sequence[str]) -> Insert:
-    match connection.dialect.name:
+@cache
+def _upsert(dialect: str, table: Table, changed: tuple[str, ...]) -> Insert:
+    match dialect:
         case "sqlite":
             from sqlalchemy.dialects import sqlite
 

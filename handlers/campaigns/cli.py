@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -152,13 +153,15 @@ def _senders(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
 
 
 def _facts_text(facts: dict[str, Any]) -> str:
-    times = [f"{name} {facts[name]}" for name in ("launch_at", "started_at") if facts[name]]
+    begins = "started_at" if facts["started_at"] else "launch_at"
+    times = [f"{begins} {_shown(facts[begins])}"] if facts[begins] else []
     lines = [f"{facts['name']}  {facts['status']}  {', '.join(times)}".rstrip(), _figures_text(facts["figures"])]
     for step in facts["steps"]:
         begin = f"step {step['step']}  {step['channel']:<9}  day {step['days']}  {step['template']}"
-        lines.append(f"{begin}  {_figures_text(step['messages'])}".rstrip())
+        due = f"due {_shown(step['scheduled_at'])}" if step["scheduled_at"] else ""
+        lines.append(f"{begin}  {_figures_text(step['messages']) or due}".rstrip())
     for sender in facts["senders"]:
-        cooldown = f"  cooldown until {sender['cooldown_until']}: {sender['cooldown_reason']}"
+        cooldown = f"  cooldown until {_shown(sender['cooldown_until'])}: {sender['cooldown_reason']}"
         begin = f"sender {sender['name']}  limit {sender['limit']}  health {sender['health']}"
         lines.append(f"{begin}{cooldown if sender['cooldown_until'] else ''}")
     return "\n".join(lines)
@@ -188,6 +191,10 @@ def _summary(lines: Sequence[PreviewLine]) -> str:
 
 def _full_name(row: dict[str, Any]) -> str:
     return str(row["name"]) if row["tenant_id"] == DEFAULT_TENANT else f"{row['name']} ({row['tenant_id']})"
+
+
+def _shown(time: str | None) -> str:
+    return "" if time is None else f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M} UTC"
 
 
 def _time(at: Any) -> str | None:

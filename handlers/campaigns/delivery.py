@@ -93,7 +93,7 @@ class Target:
 def send_step(job: Job, message: StepMessage, channel: str) -> dict[str, str]:
     effect = Effect(job, "campaign", f"{message.campaign}:{message.step}:{message.contact}")
     target = job.read(lambda connection: _load(connection, job, message, channel, effect))
-    delivery = _Delivery(job, message, channel, effect, target)
+    delivery = _MessageRun(job, message, channel, effect, target)
     try:
         return delivery.run()
     except Dead as error:
@@ -115,7 +115,7 @@ def _load(connection: Connection, job: Job, message: StepMessage, channel: str, 
     return Target(campaign, row, reason, effect.load_on(connection), senders)
 
 
-class _Delivery:
+class _MessageRun:
     """One message in one run of its job."""
 
     def __init__(self, job: Job, message: StepMessage, channel: str, effect: Effect, target: Target) -> None:

@@ -24,7 +24,7 @@ FIELDS = ("client_id", "client_secret", "refresh_token")
 
 
 @dataclass(frozen=True)
-class _Token:
+class _StoredToken:
     access_token: str | None
     expires_at: datetime | None
     leased_by: str | None
@@ -53,15 +53,15 @@ def forget_token(job: Job, sender: Sender) -> None:
     job.write(lambda connection: connection.execute(change))
 
 
-def _select(connection: Connection, sender_id: int) -> _Token:
+def _select(connection: Connection, sender_id: int) -> _StoredToken:
     t = gmail_tokens.c
     row = connection.execute(
         select(t.access_token, t.expires_at, t.leased_by).where(t.sender_id == sender_id)
     ).first()  # fmt: skip
-    return _Token(None, None, None) if row is None else _Token(*row)
+    return _StoredToken(None, None, None) if row is None else _StoredToken(*row)
 
 
-def _lease(connection: Connection, sender: Sender, owner: str, now: datetime) -> _Token:
+def _lease(connection: Connection, sender: Sender, owner: str, now: datetime) -> _StoredToken:
     insert_missing(connection, gmail_tokens, {"sender_id": sender.id, "tenant_id": sender.tenant_id})
     t = gmail_tokens.c
     is_free = t.lease_until.is_(None) | (t.lease_until <= now)

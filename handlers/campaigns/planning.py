@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, insert, or_, select, update
 
 from handlers.campaigns.campaign import (
     Campaign,
@@ -247,7 +247,7 @@ def _follow_up(connection: Connection, campaign_id: int, now: datetime) -> int:
     if campaign.started_at is None:
         enqueue_start(connection, campaign, max(now, campaign.launch_at or now))
         return 0
-    _skip_stopped(connection, campaign)
+    connection.execute(SKIP_STOPPED, {"of_campaign": campaign.id})
     in_order = load_steps(connection, campaign.id)
     due = {
         step.id
@@ -258,25 +258,34 @@ def _follow_up(connection: Connection, campaign_id: int, now: datetime) -> int:
     return len(due)
 
 
-def _has_followups(connection: Connection, campaign: Campaign, previous: CampaignStep, step: CampaignStep) -> bool:
+def _followups() -> Select[Any]:
+    """One contact whose execution of a step is PLANNED and whose previous step has ended."""
     own, earlier = executions.alias("own"), executions.alias("earlier")
     same = and_(earlier.c.campaign_id == own.c.campaign_id, earlier.c.contact_id == own.c.contact_id)
-    query = (
+    return (
         select(own.c.contact_id)
         .join_from(own, earlier, same)
-        .where(own.c.campaign_id == campaign.id, own.c.step_id == step.id, own.c.status == PLANNED)
-        .where(earlier.c.step_id == previous.id, earlier.c.status.in_(ENDED_STATUSES))
+        .where(own.c.campaign_id == OF_CAMPAIGN, own.c.step_id == bindparam("of_step"), own.c.status == PLANNED)
+        .where(earlier.c.step_id == bindparam("of_previous"), earlier.c.status.in_(ENDED_STATUSES))
         .limit(1)
     )
-    return connection.execute(query).first() is not None
 
 
-def _skip_stopped(connection: Connection, campaign: Campaign) -> None:
+def _skip_stopped() -> Update:
     """Executions that wait for a step which will not be sent."""
-    n = enrolments.c
+    n, e = enrolments.c, executions.c
     replied = select(contacts.c.id).where(contacts.c.replied_at.is_not(None), contacts.c.id == n.contact_id)
     is_stopped = or_(n.stopped_at.is_not(None), replied.exists())
-    stopped = select(n.contact_id).where(n.campaign_id == campaign.id, is_stopped)
-    e = executions.c
-    waiting = and_(e.campaign_id == campaign.id, e.status == PLANNED, e.contact_id.in_(stopped))
-    connection.execute(update(executions).where(waiting).values(status=SKIPPED, reason="the contact is stopped"))
+    stopped = select(n.contact_id).where(n.campaign_id == OF_CAMPAIGN, is_stopped)
+    waiting = and_(e.campaign_id == OF_CAMPAIGN, e.status == PLANNED, e.contact_id.in_(stopped))
+    return update(executions).where(waiting).values(status=SKIPPED, reason="the contact is stopped")
+
+
+# Constants, because building a statement takes longer than its execution.
+OF_CAMPAIGN = bindparam("of_campaign")
+FOLLOWUPS, SKIP_STOPPED = _followups(), _skip_stopped()
+
+
+def _has_followups(connection: Connection, campaign: Campaign, previous: CampaignStep, step: CampaignStep) -> bool:
+    steps_of = {"of_campaign": campaign.id, "of_step": step.id, "of_previous": previous.id}
+    return connection.execute(FOLLOWUPS, steps_of).first() is not None

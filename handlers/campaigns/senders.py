@@ -154,7 +154,7 @@ def reserve(job: Job, message: StepMessage, sender: Sender, campaign: Campaign) 
             return Reservation.ENDED
         if (held.sender_id, held.reserved_on) == (sender.id, today) and held.slot_at >= begins_at:
             return Reservation.GRANTED
-        take_back(connection, message)
+        _take_back(connection, message, held)
         day = _locked_day(connection, sender, today)
         if day.sends >= day.day_limit:
             return Reservation.DAY_FULL
@@ -189,7 +189,10 @@ def keep_counted(job: Job, message: StepMessage) -> None:
 
 
 def take_back(connection: Connection, message: StepMessage) -> None:
-    held = connection.execute(HELD, key_of(message)).one()
+    _take_back(connection, message, connection.execute(HELD, key_of(message)).one())
+
+
+def _take_back(connection: Connection, message: StepMessage, held: Row[Any]) -> None:
     if held.reserved_on is None:
         return
     connection.execute(UNCOUNT_SEND, {"of_sender": held.sender_id, "of_date": held.reserved_on})

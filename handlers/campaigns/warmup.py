@@ -43,15 +43,16 @@ def reset_all(job: Job) -> dict[str, int]:
 
     def work(connection: Connection) -> int:
         found = connection.execute(due.with_for_update()).all()
-        for row in found:
-            _reset(connection, row, today)
+        if found:
+            connection.execute(RESET, [_next_day(row, today) for row in found])
         return len(found)
 
     return {"senders": job.write(work)}
 
 
-def _reset(connection: Connection, row: Row[Any], today: str) -> None:
+def _next_day(row: Row[Any], today: str) -> dict[str, Any]:
+    """The parameters of RESET."""
     before = WarmupState(row.warmup_day, row.current_limit, row.health)
     after = next_state(before, row.curve, row.daily_limit, row.bounces, row.complaints)
     values = {"warmup_day": after.day, "current_limit": after.limit, "health": after.health, "warmed_on": today}
-    connection.execute(RESET, {"of_sender": row.id, **values})
+    return {"of_sender": row.id, **values}

@@ -12,7 +12,7 @@ from handlers.mail.accounts import Account
 from handlers.mail.bounces import is_bounce
 
 SECONDS = 10.0  # for each step: connecting, a command, its reply
-IDLE_SECONDS = 1.0  # a connection without a message is closed after this
+IDLE_SECONDS = 1.0  # a connection without a message is closed after this, at the latest after twice as long
 MAX_MESSAGES = 100  # per connection; some servers allow no more
 
 
@@ -73,25 +73,39 @@ class IdleConnections:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: dict[Account, tuple[SmtpConnection, Timer]] = {}
+        self._kept: dict[Account, SmtpConnection] = {}
+        self._idle: set[Account] = set()  # not used since the timer has last fired
+        self._timer: Timer | None = None  # one for all: a thread per email would take longer than its commands
 
     def take(self, account: Account) -> SmtpConnection | None:
         with self._lock:
-            connection, timer = self._kept.pop(account, (None, None))
-        if timer is not None:
-            timer.cancel()
-        return connection
+            self._idle.discard(account)
+            return self._kept.pop(account, None)
 
     def keep(self, account: Account, connection: SmtpConnection) -> None:
         connection.messages += 1
         if connection.messages >= MAX_MESSAGES:
             _quit(connection)
             return
-        timer = Timer(IDLE_SECONDS, self.close, [account])
-        timer.daemon = True
         with self._lock:
-            self._kept[account] = connection, timer
-        timer.start()
+            self._kept[account] = connection
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Unless it is set already. The caller has the lock."""
+        if self._timer is None and self._kept:
+            self._timer = Timer(IDLE_SECONDS, self._close_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            closed = [self._kept.pop(account) for account in self._idle]
+            self._idle = set(self._kept)
+            self._timer = None
+            self._set_timer()
+        for connection in closed:
+            _quit(connection)
 
     def close(self, account: Account) -> None:
         connection = self.take(account)

@@ -1,8 +1,10 @@
 """The bytes of stored mail, each once per tenant and hash: in the directory MAIL_STORE, or in the database."""
 
 import os
+import re
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -14,6 +16,8 @@ from handlers.mailroom.tables import blobs, chunks
 from handlers.upsert import insert_missing, upsert
 from mayfly import Dead, MayflyError, setting
 
+BLOB_NAME = re.compile("[0-9a-f]{64}")
+UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{8}")
 CHUNK_BYTES = 1 << 20  # MariaDB refuses statements of more than 16 MiB by default
 DATABASE, DIRECTORY = "database", "directory"
 
@@ -82,6 +86,63 @@ def store_directory() -> Path | None:
     if not path.is_absolute() or not path.is_dir():
         raise BadMailStore(text)
     return path
+
+
+# --- files without a row ----------------------------------------------------------------------------------
+
+
+class StoredFile(NamedTuple):
+    blob_hash: str
+    size_bytes: int
+    changed_at: datetime
+
+
+def stored_folders(after: str) -> list[Path]:
+    """Those of MAIL_STORE with files, one per tenant and first byte of the hash, in the order of their names."""
+    directory = store_directory()
+    found = [] if directory is None else directory.glob("*/[0-9a-f][0-9a-f]")
+    return sorted((each for each in found if folder_name(each) > after), key=folder_name)
+
+
+def folder_name(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def old_files(folder: Path, before: datetime) -> list[StoredFile]:
+    """The blobs that were last stored before this time. Unfinished files of killed processes are deleted."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            changed_at = datetime.fromtimestamp(status.st_mtime, UTC)
+            if changed_at < before and UNFINISHED.fullmatch(entry.name):
+                Path(entry.path).unlink(missing_ok=True)
+            elif changed_at < before and BLOB_NAME.fullmatch(entry.name) and entry.name.startswith(folder.name):
+                found.append(StoredFile(entry.name, status.st_size, changed_at))
+    return found
+
+
+def adopt(connection: Connection, tenant_id: str, files: Sequence[StoredFile]) -> None:
+    """Insert the rows of these files that are missing."""
+    b = blobs.c
+    query = select(b.blob_hash).where(b.tenant_id == tenant_id, b.blob_hash.in_([each.blob_hash for each in files]))
+    known = set(connection.scalars(query))
+    rows = [
+        {
+            "tenant_id": tenant_id,
+            "blob_hash": each.blob_hash,
+            "place": DIRECTORY,
+            "size_bytes": each.size_bytes,
+            "stored_at": each.changed_at,
+        }
+        for each in files
+        if each.blob_hash not in known
+    ]
+    if rows:
+        insert_missing(connection, blobs, rows)
+
+
+# --- files ------------------------------------------------------------------------------------------------
 
 
 def _path(directory: Path, tenant_id: str, blob_hash: str) -> Path:

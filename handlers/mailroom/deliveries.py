@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, select, update
 
 from handlers.mail.message import message_id_of, token_of
 from handlers.mailroom.tables import (
@@ -30,6 +31,17 @@ TOKEN_LENGTH = 40
 REPLIED = "replied"
 MOVES_FROM = {DELIVERED: (OPEN, SENT), COMPLAINED: (OPEN, SENT, DELIVERED)}  # a reply changes no status
 
+# Statements are constants where each email needs them: building one takes longer than its execution.
+d = deliveries.c
+OF_EFFECT = d.effect_key == bindparam("of_effect")
+IN_STATUS = update(deliveries).where(OF_EFFECT, d.status.in_(bindparam("statuses", expanding=True)))
+COMPLETE = (
+    update(deliveries)
+    .where(OF_EFFECT, d.sent_at.is_(None))
+    .values(status=case((d.status == OPEN, SENT), else_=d.status))
+)
+RESULT = select(d.id, d.message_id).where(OF_EFFECT)
+
 
 @dataclass(frozen=True)
 class MailOrigin:
@@ -50,30 +62,32 @@ class Delivery:
     @property
     def bounces_to(self) -> str | None:
         """The sender of the envelope, with the token of this email (VERP)."""
-        return plus_address("BOUNCE_ADDRESS", token_of(self._key))
+        return plus_address("BOUNCE_ADDRESS", self._token)
 
     @property
     def replies_to(self) -> str | None:
-        return plus_address("REPLY_ADDRESS", token_of(self._key))
+        return plus_address("REPLY_ADDRESS", self._token)
+
+    @cached_property
+    def _token(self) -> str:
+        return token_of(self._key)
 
     def hand_over(self, connection: Connection, provider: str, sender: str) -> None:
         now, origin = self._job.now, self._origin
-        ids = {"message_id": message_id_of(self._key, sender), "token": token_of(self._key)}
+        ids = {"message_id": message_id_of(self._key, sender), "token": self._token}
         common = {"job_id": self._job.id, "provider": provider[:190], "sender": canonical(sender), **ids}
         first = {
             "tenant_id": origin.tenant_id, "effect_key": self._key, "campaign_id": origin.campaign_id,
             "contact_id": origin.contact_id, "step_id": origin.step_id, "recipient": self._recipient[:190],
             "status": OPEN, "created_at": now, "changed_at": now,
         }  # fmt: skip
-        insert_missing(connection, deliveries, {**first, **common})
-        self._change(connection, {**common, "status": OPEN}, OPEN, FAILED)
+        if not insert_missing(connection, deliveries, {**first, **common}):  # an earlier run has written it
+            self._change(connection, {**common, "status": OPEN}, OPEN, FAILED)
 
     def complete(self, connection: Connection, response: str) -> None:
         """A bounce may have been processed already: then only the response and the time are added."""
         values = {"response": response[:MAX_REASON_LENGTH], "sent_at": self._job.now, "changed_at": self._job.now}
-        d = deliveries.c
-        connection.execute(update(deliveries).where(d.effect_key == self._key, d.sent_at.is_(None)).values(**values))
-        self._change(connection, {"status": SENT}, OPEN)
+        connection.execute(COMPLETE, {"of_effect": self._key, **values})
 
     def refuse(self, connection: Connection, provider: str, sender: str, response: str, is_bounce: bool) -> None:
         """The server refused it for good, perhaps before it was handed over."""
@@ -85,15 +99,12 @@ class Delivery:
 
     def result(self) -> dict[str, Any]:
         """For the result of the job; empty if its row was pruned."""
-        d = deliveries.c
-        query = select(d.id, d.message_id).where(d.effect_key == self._key)
-        row = self._job.read(lambda connection: connection.execute(query).first())
+        row = self._job.read(lambda connection: connection.execute(RESULT, {"of_effect": self._key}).first())
         return {} if row is None else {"delivery_id": row.id, "message_id": row.message_id}
 
     def _change(self, connection: Connection, values: dict[str, Any], *statuses: str) -> None:
-        change = update(deliveries).where(deliveries.c.effect_key == self._key)
-        change = change.where(deliveries.c.status.in_(statuses))
-        connection.execute(change.values(changed_at=self._job.now, **values))
+        key = {"of_effect": self._key, "statuses": statuses}
+        connection.execute(IN_STATUS, {**key, "changed_at": self._job.now, **values})
 
 
 def mark(connection: Connection, delivery: Row[Any], event: str, at: datetime, now: datetime) -> None:
@@ -101,7 +112,7 @@ def mark(connection: Connection, delivery: Row[Any], event: str, at: datetime, n
 
     Endpoints of the tenant get the event in the same transaction.
     """
-    d, time = deliveries.c, f"{event}_at"
+    time = f"{event}_at"
     first = update(deliveries).where(d.id == delivery.id, d[time].is_(None))
     if not connection.execute(first.values({time: at, "changed_at": now})).rowcount:
         return
@@ -134,7 +145,6 @@ def find_delivery(
     connection: Connection, tenant_id: str, message_ids: Sequence[str], tokens: Sequence[str] = ()
 ) -> Row[Any] | None:
     """The delivery with one of these tokens, or else with the first of the Message-IDs that one has."""
-    d = deliveries.c
     if tokens and (found := connection.execute(_of(tenant_id, d.token.in_(tokens))).first()) is not None:
         return found
     if not message_ids:

@@ -7,13 +7,12 @@ import re
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select
 
 from handlers.mailroom.attachments import AttachmentRules
 from handlers.mailroom.blobs import Blob, blob_of, read_blob, store_blob
@@ -51,6 +50,8 @@ from handlers.mailroom.tables import (
 from mayfly import Dead, Job
 
 MAX_KEY_ID_LENGTH = 150  # of the Message-ID in a storage key
+MILLISECOND = timedelta(milliseconds=1)
+OF_KEY = select(contents.c.id).where(contents.c.storage_key == bindparam("key"))
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,19 @@ def process(job: Job, email: InboundEmail) -> dict[str, Any]:
         if known is not None:
             return {**_result(known), "duplicate": True}
         now = job.now
-        content_id = _insert_content(connection, received, now, age)
+        key = _free_key(connection, received, now)
+        content_id = _insert_content(connection, received, key, now, age)
         for position, ((each, refusal), blob) in enumerate(zip(files, blobs, strict=True)):
             if blob is not None:
                 store_blob(connection, received.tenant_id, blob, now)
             row = _attachment_row(each, refusal, blob)
             common = {"tenant_id": received.tenant_id, "content_id": content_id, "position": position}
             connection.execute(insert(attachments).values(**common, **row))
-        return _insert_message(connection, received, content_id, now)
+        row = _insert_message(connection, received, content_id, now)
+        return {"storage_key": key, "content_id": content_id, **row}
 
-    try:
-        return job.write(work)
-    except IntegrityError:  # another runner has just stored this message, or one with the same storage key
-        return job.write(work)
+    # Repeated if another runner has just stored this message, or one with the same storage key.
+    return job.write(work)
 
 
 # --- how a message comes ----------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ def _from_raw(job: Job, email: InboundEmail) -> Received:
     tenant_id, raw_hash = email.tenant_id, email.raw_hash
     raw = job.read(lambda connection: read_blob(connection, tenant_id, raw_hash))
     mail = parse_mail(raw)
+    if email.is_cut:
+        mail = replace(mail, defects=(*mail.defects, "message was cut"))
     addresses = (email.recipient or "", *mail.to_addresses, mail.header("delivered-to"), mail.header("x-original-to"))
     return Received(
         tenant_id=email.tenant_id,
@@ -197,11 +200,11 @@ def _result(row: Row[Any]) -> dict[str, Any]:
     return {"storage_key": row.storage_key, "content_id": row.content_id, "message_id": row.id, "type": row.type}
 
 
-def _insert_content(connection: Connection, received: Received, now: datetime, age: timedelta) -> int:
+def _insert_content(connection: Connection, received: Received, key: str, now: datetime, age: timedelta) -> int:
     mail = received.mail
     row = {
         "tenant_id": received.tenant_id,
-        "storage_key": storage_key(received, now),
+        "storage_key": key,
         "raw_hash": received.raw_hash,
         "text_body": mail.text,
         "html_body": mail.html,
@@ -221,8 +224,16 @@ def inserted_id(connection: Connection, table: Table, row: dict[str, Any]) -> in
     return int(key[0])
 
 
+def _free_key(connection: Connection, received: Received, now: datetime) -> str:
+    """Of two messages with the same Message-ID in the same millisecond, one gets the key of the next millisecond."""
+    at = now
+    while connection.execute(OF_KEY, {"key": storage_key(received, at)}).first() is not None:
+        at += MILLISECOND
+    return storage_key(received, at)
+
+
 def storage_key(received: Received, now: datetime) -> str:
-    """email_<message id>_<ms>. The key of the message makes it unique; ids from outside are shortened and cleaned."""
+    """email_<message id>_<ms>; ids from outside are shortened and cleaned."""
     safe = re.sub(r"[^A-Za-z0-9.@+=-]", "_", received.mail.message_id)[:MAX_KEY_ID_LENGTH]
     return f"email_{safe}_{int(now.timestamp() * 1000)}"
 
@@ -273,12 +284,7 @@ def _insert_message(connection: Connection, received: Received, content_id: int,
     message_id = inserted_id(connection, messages, row)
     if received.direction == INBOUND:
         start_followups(connection, message_type, message_id, received.tenant_id, mail, delivery, now)
-    return {
-        "storage_key": storage_key(received, now),
-        "content_id": content_id,
-        "message_id": message_id,
-        "type": message_type,
-    }
+    return {"message_id": message_id, "type": message_type}
 
 
 def _is_of_warmup(connection: Connection, received: Received) -> bool:

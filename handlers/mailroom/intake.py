@@ -47,6 +47,7 @@ class Envelope:
     sender: str | None = None  # empty for bounces; None if it is not known
     tenant_id: str | None = None
     account_id: int | None = None
+    is_cut: bool = False  # the message is only the beginning of a larger one
 
 
 def take_in(scope: Scope, raw: bytes, envelope: Envelope) -> None:
@@ -65,6 +66,7 @@ def take_in(scope: Scope, raw: bytes, envelope: Envelope) -> None:
             "sender": _short(envelope.sender),
         }
         payload |= {name: value for name, value in known.items() if value is not None}
+        payload |= {"is_cut": True} if envelope.is_cut else {}
         enqueue("process_inbound_email", payload, connection=connection)
 
     scope.write(work)

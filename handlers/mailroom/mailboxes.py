@@ -34,7 +34,7 @@ def poll_account(job: Job, account_id: int, folder: str) -> dict[str, int]:
         raise Dead(f"there is no account {account_id} in app_mail_accounts")
     stored = int((job.state or {}).get("stored", 0))
     with logged_in(imap_server(account.imap_credential)) as imap:
-        mailbox = _Mailbox(job, account, folder, imap, select_folder(imap, folder))
+        mailbox = _PolledFolder(job, account, folder, imap, select_folder(imap, folder))
         while uids := mailbox.next_uids():
             stored += mailbox.take(uids)
             job.progress(stored, text="messages")
@@ -42,7 +42,7 @@ def poll_account(job: Job, account_id: int, folder: str) -> dict[str, int]:
     return {"stored": stored}
 
 
-class _Mailbox:
+class _PolledFolder:
     """One folder during one run."""
 
     def __init__(self, job: Job, account: Row[Any], folder: str, imap: imaplib.IMAP4, uid_validity: int) -> None:
@@ -73,13 +73,15 @@ class _Mailbox:
         return len(stored)
 
     def _take_one(self, uid: int) -> bool:
-        """A message that is too large is stored up to the limit; it is then flagged as malformed."""
-        answer = checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{max_bytes()}>)"))
+        """A message that is too large is stored up to the limit, and flagged as cut."""
+        limit = max_bytes()  # one byte more shows that there is more
+        answer = checked(self._imap.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{limit + 1}>)"))
         raw = next((part[1] for part in answer if isinstance(part, tuple) and _uid_in(part[0]) == uid), None)
         if raw is None:  # deleted meanwhile
             return False
-        envelope = Envelope(tenant_id=self._account.tenant_id, account_id=self._account.id)
-        take_in(self._job, raw, envelope)
+        is_cut = len(raw) > limit
+        envelope = Envelope(tenant_id=self._account.tenant_id, account_id=self._account.id, is_cut=is_cut)
+        take_in(self._job, raw[:limit], envelope)
         return True
 
 

@@ -34,6 +34,7 @@ class InboundEmail(Payload):
     raw_hash: BlobHash | None = None
     recipient: Annotated[Line, StringConstraints(max_length=320)] | None = None  # of the envelope
     sender: Annotated[Line, StringConstraints(max_length=320)] | None = None  # of the envelope
+    is_cut: bool = False  # the stored message is only the beginning of a larger one
     direction: Literal["inbound", "outbound"] = "inbound"
     type: MessageType | None = None
     from_: Annotated[str | None, Field(alias="from")] = None

@@ -1,17 +1,27 @@
 """How long stored mail is kept: contents until they expire, blobs as long as a content or an attachment has them."""
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, RowMapping, and_, delete, exists, select
 
-from handlers.mailroom.blobs import DIRECTORY, delete_file
+from handlers.mailroom.blobs import DIRECTORY, adopt, delete_file, folder_name, old_files, stored_folders
 from handlers.mailroom.tables import attachments, blobs, chunks, contents, messages
 from mayfly import Job, MayflyError, setting
 
 USUAL_DAYS = "2555"  # seven years
 UNUSED_BLOB_AGE = timedelta(days=90)  # a message whose job is dead can be processed again until then
 ROWS_PER_COMMIT = 200
+
+
+@dataclass
+class PruneProgress:
+    """The checkpoint."""
+
+    folder: str = ""  # the last one of MAIL_STORE whose files were compared with their rows
+    contents: int = 0  # deleted, as the next one
+    blobs: int = 0
 
 
 class BadMailAge(MayflyError):
@@ -27,18 +37,34 @@ def content_age() -> timedelta:
 
 def prune(job: Job) -> dict[str, int]:
     """Returns the number of deleted contents and blobs, over all slices of the job."""
-    counts = {"contents": 0, "blobs": 0, **(job.state or {})}
+    done = PruneProgress(**(job.state or {}))
     now = job.now
-    _in_slices(job, counts, "contents", lambda connection: _delete_contents(connection, now))
-    _in_slices(job, counts, "blobs", lambda connection: _delete_blobs(connection, now - UNUSED_BLOB_AGE))
-    return counts
+    _adopt_files(job, done, now - UNUSED_BLOB_AGE)
+    _in_slices(job, done, "contents", lambda connection: _delete_contents(connection, now))
+    _in_slices(job, done, "blobs", lambda connection: _delete_blobs(connection, now - UNUSED_BLOB_AGE))
+    return {"contents": done.contents, "blobs": done.blobs}
 
 
-def _in_slices(job: Job, counts: dict[str, int], name: str, work: Callable[[Connection], int]) -> None:
+def _in_slices(job: Job, done: PruneProgress, name: str, work: Callable[[Connection], int]) -> None:
     while deleted := job.write(work):
-        counts[name] += deleted
-        job.progress(counts[name], text=name)
-        job.checkpoint(counts)
+        count = getattr(done, name) + deleted
+        setattr(done, name, count)
+        job.progress(count, text=name)
+        job.checkpoint(asdict(done))
+
+
+def _adopt_files(job: Job, done: PruneProgress, before: datetime) -> None:
+    """Give a row to each old file without one: its transaction was rolled back. Then it is pruned like any blob.
+
+    A file is never deleted without the lock of its row: a blob that is stored again at this moment keeps it.
+    """
+    for folder in stored_folders(after=done.folder):
+        found = old_files(folder, before)
+        for begin in range(0, len(found), ROWS_PER_COMMIT):
+            part = found[begin : begin + ROWS_PER_COMMIT]
+            job.write(lambda connection: adopt(connection, folder.parent.name, part))  # noqa: B023
+        done.folder = folder_name(folder)
+        job.checkpoint(asdict(done))
 
 
 def _delete_contents(connection: Connection, now: datetime) -> int:

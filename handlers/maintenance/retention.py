@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Table, and_, literal, or_, select
+from sqlalchemy import ColumnElement, Table, and_, exists, literal, or_, select
 
 from handlers.ai.ledger import calls
 from handlers.ai.tables import nudges, suggestions
@@ -13,7 +13,15 @@ from handlers.cooldown import cooldowns
 from handlers.idempotency import DONE, OPEN, effects
 from handlers.mail.tables import templates
 from handlers.mailroom.daily_figures import KEPT_SETTING, USUALLY_KEPT_DAYS
-from handlers.mailroom.tables import RECEIVED, deliveries, provider_events, warmup_mails, webhook_deliveries
+from handlers.mailroom.tables import (
+    RECEIVED,
+    days,
+    deliveries,
+    provider_events,
+    warmup_mails,
+    warmup_steps,
+    webhook_deliveries,
+)
 from handlers.maintenance.purge import purge_where
 from handlers.outreach.tables import TEMPLATE_PREFIX, blast_mails, blasts
 from handlers.payloads import DEFAULT_TENANT
@@ -55,6 +63,13 @@ def _delivery_is_old(before: datetime) -> ColumnElement[bool]:
     """Whole days of UTC, so that the figures of the other days can be computed again."""
     d, midnight = deliveries.c, before.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return and_(d.created_at < midnight, or_(d.sent_at.is_(None), d.sent_at < midnight))
+
+
+def _step_is_old(before: datetime) -> ColumnElement[bool]:
+    """The last step of each account and type stays: later ones continue its number."""
+    s, later = warmup_steps.c, warmup_steps.alias("later").c
+    is_same = and_(later.email_account_id == s.email_account_id, later.warmup_type == s.warmup_type)
+    return and_(s.created_at < before, exists().where(is_same, later.sequence_step > s.sequence_step))
 
 
 RETENTIONS = (
@@ -100,6 +115,13 @@ RETENTIONS = (
         sender_days, "APP_KEEP_SENDS_DAYS", "365", lambda before: sender_days.c.local_date < before.date().isoformat()
     ),
     Retention(deliveries, KEPT_SETTING, USUALLY_KEPT_DAYS, _delivery_is_old),
+    # Their figures are final: see first_complete_day.
+    Retention(
+        days,
+        KEPT_SETTING,
+        USUALLY_KEPT_DAYS,
+        lambda before: and_(days.c.is_stale == 0, days.c.day < before.date().isoformat()),
+    ),
     # An event that was not processed stays: its job can be retried.
     Retention(
         provider_events,
@@ -116,6 +138,7 @@ RETENTIONS = (
         (webhook_deliveries.c.created_at,),
     ),
     Retention(warmup_mails, "APP_KEEP_WARMUP_MAILS_DAYS", "90", lambda before: warmup_mails.c.created_at < before),
+    Retention(warmup_steps, "APP_KEEP_WARMUP_MAILS_DAYS", "90", _step_is_old),
     Retention(cooldowns, "APP_KEEP_COOLDOWNS_DAYS", "7", lambda before: cooldowns.c.until_at < before),
 )
 

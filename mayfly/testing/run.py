@@ -11,19 +11,17 @@ from typing import Any
 
 from mayfly import json_text
 from mayfly.clock import host_clock, milliseconds, pin_offset
-from mayfly.db.connection import Connection
-from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import DrainEndless, UnknownHandler
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job, RareFields, checkpoint_text
 from mayfly.monitoring.hooks import announcer
-from mayfly.queue.count import find_lanes
+from mayfly.queue.count import job_groups
 from mayfly.queue.followups import BufferedJob, NewChain, write_buffered
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
 from mayfly.queue.sources import Sources
 from mayfly.registry import Handler, Registry
-from mayfly.schema.tables import PRIORITIES
+from mayfly.schema.tables import PENDING
 from mayfly.testing.database import AppWithoutDatabase, EnqueuedJob, any_inline_app, inline_app, pinned_offset
 from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log, skip_check
 from runner.batch import AdmissionStep, BatchReport, BatchRunner, PauseCache
@@ -190,12 +188,6 @@ def _enqueued(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[Bu
 
 MAX_JOBS = 1000  # runs per drain; a handler that enqueues itself reaches this within seconds
 
-# One probe of the claim index per priority, regardless of the number of pending jobs.
-NEXT_RUN_AT = " UNION ALL ".join(
-    f"SELECT MIN(run_at) FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = {each}"
-    for each in PRIORITIES
-)
-
 _drains = itertools.count(1)
 
 
@@ -279,16 +271,33 @@ class _Drain:
         database, first = self.invoker.database, list[str]()
         while True:
             started_at = database.clock.now()
-            lanes = self.lanes
-            if lanes is None:
-                served = {each.source.lane for each in self.sources.tables.values()}
-                lanes = sorted({*database.read(find_lanes), *served})
-            for lane in (*first, *lanes):
-                for job in self._claims(lane).more(1):
-                    return job
-            first = self._advance(lanes, started_at)
+            for job in self._claimed_in(first):
+                return job
+            first_run_at = self._first_run_at()
+            due = self._due_lanes(first_run_at)
+            for job in self._claimed_in(due):
+                return job
+            first = self._advance(self._first_run_at() if due else first_run_at, started_at)
             if not first:
                 return None
+
+    def _claimed_in(self, lanes: Iterable[str]) -> Iterator[Job]:
+        return (job for lane in lanes for job in self._claims(lane).more(1))
+
+    def _first_run_at(self) -> dict[str, datetime]:
+        """Of the pending jobs of each lane."""
+        found: dict[str, datetime] = {}
+        for group in self.invoker.database.read(job_groups):
+            if group.status == PENDING and (self.lanes is None or group.lane in self.lanes):
+                found[group.lane] = min(group.first_run_at, found.get(group.lane, group.first_run_at))
+        return found
+
+    def _due_lanes(self, first_run_at: Mapping[str, datetime]) -> list[str]:
+        """A claim finds out whether a source has due rows."""
+        now = self.invoker.database.clock.now()
+        served = {each.source.lane for each in self.sources.tables.values()}
+        due = {lane for lane, run_at in first_run_at.items() if run_at <= now}
+        return sorted(due | (served if self.lanes is None else served.intersection(self.lanes)))
 
     def run(self, job: Job) -> Run:
         """The outcome is written when this returns."""
@@ -319,20 +328,14 @@ class _Drain:
             invoker.database, self.batches.buffer, assignment, 1, pauses, middleware=[rows.around], steps=[rows.claim]
         )  # fmt: skip
 
-    def _advance(self, lanes: list[str], since: datetime) -> list[str]:
+    def _advance(self, first_run_at: Mapping[str, datetime], since: datetime) -> list[str]:
         """Move the clock to the next job that was not due at `since`, if that is within the allowed time.
 
         Returns the lanes with a job at that time.
         """
-        database = self.invoker.database
-        next_run_at = database.read(lambda connection: {each: _next_run_at(connection, each) for each in lanes})
-        due_at = min(filter(None, next_run_at.values()), default=None)
+        clock = self.invoker.database.clock
+        due_at = min(first_run_at.values(), default=None)
         if due_at is None or due_at <= since or (self.until is not None and due_at > self.until):
             return []
-        pin_offset(database.clock.offset + max(due_at - database.clock.now(), timedelta(0)))
-        return [lane for lane, run_at in next_run_at.items() if run_at == due_at]
-
-
-def _next_run_at(connection: Connection, lane: str) -> datetime | None:
-    found = connection.execute(NEXT_RUN_AT, {"lane": lane}).scalars()
-    return min((utc_from_driver(run_at) for run_at in found if run_at is not None), default=None)
+        pin_offset(clock.offset + max(due_at - clock.now(), timedelta(0)))
+        return [lane for lane, run_at in first_run_at.items() if run_at == due_at]

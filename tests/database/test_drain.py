@@ -202,7 +202,7 @@ def test_a_job_that_becomes_due_meanwhile_is_run(calls: list[str], monkeypatch: 
             frozen.tick(timedelta(seconds=2))
             return utc_from_driver(run_at)
 
-        monkeypatch.setattr("mayfly.testing.run.utc_from_driver", late_answer)
+        monkeypatch.setattr("mayfly.queue.count.utc_from_driver", late_answer)
         enqueue("note", {"text": "after 1 s"}, delay=1)
 
         drain(advance=AN_HOUR)

@@ -5,7 +5,7 @@ import pkgutil
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import Column, Engine, create_engine, inspect, select
+from sqlalchemy import Column, Engine, TableClause, create_engine, inspect, select
 from sqlalchemy.pool import NullPool
 
 import handlers
@@ -51,6 +51,28 @@ def test_the_migration_creates_the_described_tables(engine: Engine) -> None:
         for column in table.columns:
             created, wanted = described(columns[column.name], engine), described(column, engine)
             assert same(created, wanted), f"{table.name}.{column.name}: {created} is not {wanted}"
+
+
+# Of other areas: `app_templates` and `app_suppressions` belong to campaigns and the mail room, too.
+TENANT_MODULES = ("handlers.campaigns.tables", "handlers.mailroom.tables", "handlers.suppressions")
+OF_TENANTS = {"app_templates"}
+LIGHT = {"mayfly_jobs"}  # described for queries, no table of the application
+
+
+@pytest.mark.every_database
+def test_each_row_of_campaigns_and_mail_belongs_to_a_tenant(engine: Engine) -> None:
+    """In each table of both areas. On every database."""
+    import_all_tables()
+    modules = [importlib.import_module(name) for name in TENANT_MODULES]
+    described = {each.name for module in modules for each in vars(module).values() if isinstance(each, TableClause)}
+    names = {*described, *OF_TENANTS} - LIGHT
+    found = inspect(engine)
+
+    nullable = {
+        name: {each["nullable"] for each in found.get_columns(name) if each["name"] == "tenant_id"} for name in names
+    }
+    assert len(names) > 30
+    assert {name: values for name, values in nullable.items() if values != {False}} == {}
 
 
 def same(created: tuple[str, bool], wanted: tuple[str, bool]) -> bool:

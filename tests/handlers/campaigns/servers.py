@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.parser import BytesHeaderParser
-from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple
@@ -110,7 +109,7 @@ class _SmtpHandler:
         return reply or "250 OK"
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
-        message = BytesHeaderParser(policy=default).parsebytes(envelope.content)
+        message = BytesHeaderParser().parsebytes(envelope.content)
         [recipient] = envelope.rcpt_tos
         subject, message_id = str(message["Subject"]), str(message["Message-ID"])
         self._servers.accept("email", recipient, str(message["From"]), subject, message_id)
@@ -119,6 +118,7 @@ class _SmtpHandler:
 
 class _HttpHandler(BaseHTTPRequestHandler):
     server: "_HttpServer"
+    wbufsize = -1  # an answer is one packet
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -144,7 +144,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
         token = self.headers["Authorization"].removeprefix("Bearer ")
         if self.server.servers.tokens.get(token) is None:
             return self._answer(401, {"error": "invalid token"})
-        message = BytesHeaderParser(policy=default).parsebytes(urlsafe_b64decode(body["raw"]))
+        message = BytesHeaderParser().parsebytes(urlsafe_b64decode(body["raw"]))
         to, sender, subject = (str(message[name]) for name in ("To", "From", "Subject"))
         return self._send("email", to, sender, subject, {"id": "m1"}, str(message["Message-ID"]))
 

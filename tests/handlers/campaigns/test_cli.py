@@ -37,18 +37,21 @@ def spring(world: World) -> World:
 def test_campaigns_are_listed_and_shown(spring: World, clock: FrozenDateTimeFactory) -> None:
     """As text and as JSON. On every database."""
     run("launch", "spring")
-    pass_days(clock, 4)
+    launched = run("show", "spring")
+    pass_days(clock, 1)
+    started = run("show", "spring")
+    pass_days(clock, 3)
     spring.change(t.sender_accounts, t.sender_accounts.c.id == 1, cooldown_until=CREATED, cooldown_reason="revoked")
 
     listed, shown = run("list"), run("show", "spring")
     facts = json.loads(run("show", "spring", "--json").output)
 
     assert listed.output.split() == ["spring", "COMPLETED", "3", "contacts,", "6", "SENT"]
-    assert shown.output.startswith(
-        "spring  COMPLETED  launch_at 2026-05-04T08:05:00+00:00, started_at 2026-05-04T08:05"
-    )
+    assert shown.output.startswith("spring  COMPLETED  started_at 2026-05-04 08:05 UTC\n")
+    assert launched.output.startswith("spring  ACTIVE  launch_at 2026-05-04 08:05 UTC\n")
+    assert "\nstep 2  sms        day 2  hello  due 2026-05-06 08:05 UTC\n" in started.output
     assert "\nstep 2  sms        day 2  hello  3 SENT\n" in shown.output
-    assert "sender ann  limit 1000  health 100  cooldown until 2026-01-01T00:00:00+00:00: revoked\n" in shown.output
+    assert "sender ann  limit 1000  health 100  cooldown until 2026-01-01 00:00 UTC: revoked\n" in shown.output
     assert [each["messages"] for each in facts["steps"]] == [{"SENT": 3}, {"SENT": 3}]
     assert json.loads(run("list", "--json").output)[0]["figures"] == {"contacts": 3, "SENT": 6}
 

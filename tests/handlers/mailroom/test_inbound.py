@@ -1,5 +1,6 @@
 """Inbound messages: stored as a whole, once, whatever they look like, and what follows from them."""
 
+import json
 import os
 from base64 import b64encode
 from hashlib import sha256
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +113,31 @@ def test_a_message_that_comes_twice_is_one(office: MailOffice) -> None:
 
     assert {**first, "duplicate": True} == second
     assert office.count("app_mail_messages") == office.count("app_mail_contents") == 1
+
+
+@pytest.mark.every_database
+def test_messages_of_the_same_millisecond_have_different_keys(office: MailOffice) -> None:
+    """Two texts under the same Message-ID, and a copy at another tenant. On every database."""
+    with freeze_time(NOON, real_asyncio=True):
+        results = [
+            office.receive(message("Dear Ann")),
+            office.receive(message("Buy now")),
+            office.receive(message("Dear Ann"), tenant_id="acme"),
+        ]
+
+    keys = [row[0] for row in office.rows("SELECT storage_key FROM app_mail_contents ORDER BY id")]
+    numbers = [int(key.rpartition("_")[2]) for key in keys]
+    assert [each["storage_key"] for each in results] == keys
+    assert [number - numbers[0] for number in numbers] == [0, 1, 2]
+
+
+@SQLITE
+def test_a_message_that_was_cut_is_flagged(office: MailOffice) -> None:
+    """Even if the beginning of it is a valid message."""
+    result = office.receive(message("Dear"), is_cut=True)
+
+    [(defects,)] = office.rows(f"SELECT defects FROM app_mail_contents WHERE id = {result['content_id']}")
+    assert json.loads(defects) == ["message was cut"]
 
 
 @SQLITE

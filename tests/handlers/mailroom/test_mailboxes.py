@@ -1,6 +1,7 @@
 """Polling of a real Dovecot: new messages are stored, then flagged; nothing is stored twice."""
 
 import imaplib
+import json
 from collections.abc import Iterator
 from secrets import token_hex
 from urllib.parse import quote
@@ -86,6 +87,23 @@ def test_a_folder_with_a_new_uidvalidity_is_read_again(office: MailOffice, mailb
 
     assert office.results("poll_mailboxes", drained) == [{"stored": 2}]
     assert office.count("app_mail_messages") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("room", "defects"), [(0, []), (-1, ["message was cut"])])
+def test_a_message_above_the_limit_is_cut_and_flagged(
+    office: MailOffice, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, room: int, defects: list[str]
+) -> None:
+    """Even if its beginning is a valid message. One with exactly as many bytes is stored as it is."""
+    raw = message("Dear Ann\n" * 100)
+    monkeypatch.setenv("MAIL_MAX_BYTES", str(len(raw) + room))
+    mailbox.deliver(raw)
+
+    enqueue("poll_mailboxes", {"email_account_id": 7})
+    drain(raises=True)
+
+    [(size, found)] = office.rows("SELECT size_bytes, defects FROM app_mail_contents")
+    assert (size, json.loads(found)) == (len(raw) + room, defects)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Old mail is deleted in slices; what is still needed stays."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -78,3 +79,28 @@ def test_files_are_deleted_with_their_rows(
     prune(office, START + 2556 * DAY)
 
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+@SQLITE
+def test_files_without_a_row_are_deleted_when_they_are_old(
+    office: MailOffice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of transactions that were rolled back, and of processes that were killed while they wrote. Others stay."""
+    monkeypatch.setenv("MAIL_STORE", str(tmp_path))
+    with freeze_time(START, tick=True):
+        office.receive(message())
+    [kept] = [each for each in tmp_path.rglob("*") if each.is_file()]
+    hashes = [f"{kept.parent.name}{digit * 62}" for digit in "abc"]
+    names = (hashes[0], f".{hashes[1]}.0123abcd", hashes[2], "README")
+    lost, unfinished, recent, foreign = (kept.with_name(name) for name in names)
+    for path in (lost, unfinished, recent, foreign):
+        path.write_bytes(b"Dear Ann")
+    for path in (kept, lost, unfinished, foreign):
+        os.utime(path, (START.timestamp(), START.timestamp()))
+    os.utime(recent, ((START + 80 * DAY).timestamp(), (START + 80 * DAY).timestamp()))
+
+    result = prune(office, START + 91 * DAY)
+
+    assert result == {"contents": 0, "blobs": 1}
+    assert {each for each in tmp_path.rglob("*") if each.is_file()} == {kept, recent, foreign}
+    assert office.count("app_mail_blobs") == 1

@@ -15,7 +15,7 @@ from aiosmtpd.controller import Controller
 from handlers.mailroom.tables import accounts, warmups
 from tests.handlers.mailroom.sent_mail import SentMail
 from tests.receivers import free_port
-from tests.servers.dovecot import PASSWORD, Dovecot
+from tests.servers.dovecot import PASSWORD, SPAM_FOLDER, Dovecot
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("ann", "bob", "eve")
@@ -57,6 +57,13 @@ class Mailbox:
 
     def add(self, folder: str, message: bytes) -> None:
         assert self._imap.append(folder, "", "", message)[0] == "OK"
+
+    def clear(self) -> None:
+        for folder in ("INBOX", SPAM_FOLDER):
+            [count] = self._imap.select(folder)[1]
+            if count != b"0":
+                self._imap.store("1:*", "+FLAGS.SILENT", r"(\Deleted)")
+                self._imap.expunge()
 
     def messages(self, folder: str) -> list[tuple[EmailMessage, set[str]]]:
         """Each with its flags."""

@@ -79,6 +79,10 @@ def warmup_mail(key: str, at: datetime) -> dict[str, Any]:
     return {**row, "subject": "Hello", "created_at": at}
 
 
+def warmup_step(number: int, at: datetime, kind: str = "outbound") -> dict[str, Any]:
+    return {"email_account_id": 1, "warmup_type": kind, "sequence_step": number, "created_at": at, "done_at": at}
+
+
 def prune() -> Drained:
     enqueue("prune_records")
     return drain(raises=False)
@@ -117,19 +121,24 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
     insert(platform, "app_mail_events", *events)
     insert(platform, "app_webhook_deliveries", webhook("old", OLD), webhook("new", RECENT))
     insert(platform, "app_mail_warmup_mails", warmup_mail("old", OLD), warmup_mail("new", RECENT))
+    steps = [warmup_step(1, OLD), warmup_step(2, OLD), warmup_step(3, RECENT), warmup_step(9, OLD, "inbound")]
+    insert(platform, "app_mail_warmup_steps", *steps)
+    days = [("2024-01-01", 0), ("2024-01-02", 1), (f"{RECENT:%F}", 0)]
+    insert(platform, "app_mail_days", *({"day": day, "is_stale": is_stale} for day, is_stale in days))
 
     [run] = prune().runs
 
     assert run.result == {
         "app_idempotency": 2, "app_cached_answers": 1, "app_blast_mails": 1, "app_templates": 1, "app_llm_calls": 1,
         "app_nudges": 1, "app_suggestions": 1, "app_step_executions": 1, "app_enrolments": 1, "app_sender_days": 1,
-        "app_mail_deliveries": 2, "app_mail_events": 1, "app_webhook_deliveries": 1, "app_mail_warmup_mails": 1,
-        "app_cooldowns": 1,
+        "app_mail_deliveries": 2, "app_mail_days": 1, "app_mail_events": 1, "app_webhook_deliveries": 1,
+        "app_mail_warmup_mails": 1, "app_mail_warmup_steps": 2, "app_cooldowns": 1,
     }  # fmt: skip
     left = {
         "app_enrolments": "campaign_id", "app_step_executions": "campaign_id",
         "app_idempotency": "effect_key", "app_blast_mails": "blast", "app_templates": "template_key",
         "app_mail_deliveries": "effect_key", "app_mail_events": "event_key", "app_cooldowns": "provider",
+        "app_mail_warmup_steps": "sequence_step", "app_mail_days": "day",
     }  # fmt: skip
     assert {
         table: [row[0] for row in select(platform, f"SELECT {column} FROM {table} ORDER BY {column}")]
@@ -143,6 +152,8 @@ def test_old_records_are_deleted_and_needed_ones_stay(platform: str) -> None:
         "app_mail_deliveries": ["late", "new"],
         "app_mail_events": ["new", "waiting"],
         "app_cooldowns": ["new"],
+        "app_mail_warmup_steps": [3, 9],
+        "app_mail_days": ["2024-01-02", f"{RECENT:%F}"],
     }
 
 

@@ -29,6 +29,7 @@ KILL_EVERY_SECONDS = 1.5
 DAY = timedelta(days=1)
 LOCAL_HOURS = (12, 11, 13, 10, 0, 21)  # in the zones of the contacts: four are open, two are closed
 NOON = 0  # their number
+FEEDBACK_TYPES = ("process_inbound_email", "process_bounce", "record_contact_event")
 LIVE = "SELECT 1 FROM mayfly_jobs WHERE status = 'processing' OR (status = 'pending' AND run_at <= :soon) LIMIT 1"
 SETTINGS = {"CAMPAIGN_LAUNCH_DELAY": "0", "MAX_WORKERS": "3", "BACKOFF_BASE": "0.1", "BACKOFF_CAP": "1"}
 
@@ -104,6 +105,10 @@ class Trial:
 
     def command(self, verb: str, name: str) -> None:
         ended = self.installation.run("mayfly", "campaigns", verb, name)
+        assert ended.returncode == 0, ended.stderr
+
+    def retry_dead(self, type_name: str) -> None:
+        ended = self.installation.run("mayfly", "retry", "--type", type_name, "--yes")
         assert ended.returncode == 0, ended.stderr
 
     def is_idle(self) -> bool:
@@ -185,7 +190,8 @@ def kill_at_random(trial: Trial, seconds: float) -> int:
 def finish(trial: Trial) -> None:
     """Without kills and faults, until all jobs that can run today have ended.
 
-    All messages are made due first, also those that are planned for another day.
+    All messages are made due first, also those that are planned for another day. What contacts do is retried by hand
+    if its jobs are dead: each was killed three times.
     """
     trial.servers.fault, trial.servers.smtp_reply = (lambda _path: None), trial.scenario.missing_mailbox
     trial.make_due("type LIKE 'send_step_%'")
@@ -194,6 +200,9 @@ def finish(trial: Trial) -> None:
         trial.act(1)
         wait_until(lambda: _cycled_until_idle(trial), "all jobs have ended", FINISH_SECONDS)
         trial.make_due("attempts > 0 AND waiting_for IS NULL")  # the backoff after a failed attempt is a minute
+        for type_name in FEEDBACK_TYPES:
+            trial.retry_dead(type_name)
+    wait_until(lambda: _cycled_until_idle(trial), "all jobs have ended", FINISH_SECONDS)
     trial.scenario.note_limits(host_now())
 
 

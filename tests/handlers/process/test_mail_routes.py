@@ -1,6 +1,7 @@
 """Mail that providers post to a real console: accepted with their signature only, and stored before the response."""
 
 import hmac
+import json
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +19,15 @@ from tests.databases import Databases
 from tests.handlers.conftest import migrate_all
 from tests.handlers.mailroom.office import MailOffice
 from tests.handlers.mailroom.provider_requests import Happened, mailgun
-from tests.handlers.mailroom.shapes import message
+from tests.handlers.mailroom.shapes import BOB, message
 from tests.handlers.process.installation import HandlersInstallation
 from tests.process.console.api import Answer, Api
 
+FormValue = str | tuple[str, bytes, str]  # a file has a name and a type
 KEY = generate_private_key(SECP256R1())
 PUBLIC_KEY = b64encode(KEY.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode()
 SIGNING_KEY = "key-123"
-MAILGUN, SENDGRID = "/hooks/mail/mailgun/mime", "/hooks/mail/sendgrid"
+MAILGUN, MAILGUN_PARSED, SENDGRID = "/hooks/mail/mailgun/mime", "/hooks/mail/mailgun", "/hooks/mail/sendgrid"
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +39,55 @@ def console(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
         installation.end()
 
 
-def mailgun_form(text: str, age_seconds: int = 0, key: str = SIGNING_KEY) -> dict[str, str]:
-    """As Mailgun posts it to a route whose address ends with `mime`."""
+def signed_by_mailgun(age_seconds: int = 0, key: str = SIGNING_KEY) -> dict[str, FormValue]:
     timestamp, token = str(int(time.time()) - age_seconds), "token-1"
     signature = hmac.new(key.encode(), f"{timestamp}{token}".encode(), sha256).hexdigest()
-    signed = {"timestamp": timestamp, "token": token, "signature": signature}
+    return {"timestamp": timestamp, "token": token, "signature": signature}
+
+
+def mailgun_form(text: str, age_seconds: int = 0, key: str = SIGNING_KEY) -> dict[str, FormValue]:
+    """As Mailgun posts it to a route whose address ends with `mime`."""
+    signed, envelope = signed_by_mailgun(age_seconds, key), {"recipient": "ann@shop.example", "sender": BOB}
+    return {**signed, **envelope, "body-mime": message(text).decode()}
+
+
+def parsed_by_mailgun(text: str) -> dict[str, FormValue]:
+    """As Mailgun posts it to any other address."""
+    headers = json.dumps([["Message-Id", f"<{text}@example.com>"], ["From", BOB], ["Subject", "Hello"]])
+    envelope = {"recipient": "ann@shop.example", "sender": BOB, "from": BOB, "subject": "Hello"}
+    file = {"attachment-count": "1", "attachment-1": ("offer.pdf", b"%PDF", "application/pdf")}
+    return {**signed_by_mailgun(), **envelope, "body-plain": text, "message-headers": headers, **file}
+
+
+def parsed_by_sendgrid(text: str) -> dict[str, FormValue]:
+    """As SendGrid posts it if it does not send the raw message."""
     return {
-        **signed,
-        "recipient": "ann@shop.example",
-        "sender": "bob@example.com",
-        "body-mime": message(text).decode(),
+        "headers": f"Message-ID: <{text}@example.com>\nFrom: {BOB}\nSubject: Hello\n",
+        "text": text,
+        "envelope": '{"to": ["ann@shop.example"], "from": "bob@example.com"}',
+        "charsets": '{"to": "UTF-8", "text": "utf-8"}',
+        "attachments": "1",
+        "attachment-info": '{"attachment1": {"filename": "offer.pdf", "type": "application/pdf"}}',
+        "attachment1": ("offer.pdf", b"%PDF", "application/octet-stream"),
     }
 
 
-def post(console: Api, path: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+def post(console: Api, path: str, form: Mapping[str, FormValue], headers: Mapping[str, str] | None = None) -> Answer:
     body, content_type = encode_multipart_formdata(form)
     return console.ask("POST", path, raw=body, token=None, headers={"Content-Type": content_type, **(headers or {})})
+
+
+def post_as_sendgrid(console: Api, form: Mapping[str, FormValue], signed_body: bytes | None = None) -> Answer:
+    """Its signature covers the whole body."""
+    body, content_type = encode_multipart_formdata(form)
+    timestamp = str(int(time.time()))
+    signature = b64encode(KEY.sign(timestamp.encode() + (signed_body or body), ECDSA(SHA256()))).decode()
+    headers = {
+        "Content-Type": content_type,
+        "X-Twilio-Email-Event-Webhook-Signature": signature,
+        "X-Twilio-Email-Event-Webhook-Timestamp": timestamp,
+    }
+    return console.ask("POST", SENDGRID, raw=body, token=None, headers=headers)
 
 
 def stored(console: Api) -> list[str]:
@@ -90,21 +125,52 @@ def test_a_request_that_mailgun_has_not_signed_is_refused(console: Api, changes:
 
 @pytest.mark.parametrize(("signed_body", "status"), [(None, 200), (b"another body", 403)])
 def test_sendgrid_posts_a_message(console: Api, signed_body: bytes | None, status: int) -> None:
-    """Its signature covers the whole body."""
+    """With a signature of the whole body."""
     raw = message(f"from SendGrid {status}")
     envelope = '{"to": ["ann@shop.example"], "from": "bob@example.com"}'
-    body, content_type = encode_multipart_formdata({"email": raw.decode(), "envelope": envelope})
-    timestamp = str(int(time.time()))
-    signature = b64encode(KEY.sign(timestamp.encode() + (signed_body or body), ECDSA(SHA256()))).decode()
-    headers = {
-        "Content-Type": content_type,
-        "X-Twilio-Email-Event-Webhook-Signature": signature,
-        "X-Twilio-Email-Event-Webhook-Timestamp": timestamp,
-    }
 
-    answer = console.ask("POST", SENDGRID, raw=body, token=None, headers=headers)
+    answer = post_as_sendgrid(console, {"email": raw.decode(), "envelope": envelope}, signed_body)
 
     assert (answer.status, sha256(raw).hexdigest() in stored(console)) == (status, status == 200)
+
+
+@pytest.mark.parametrize("provider", ["mailgun", "sendgrid"])
+def test_a_provider_posts_a_parsed_message(console: Api, provider: str) -> None:
+    """With an attachment. The raw message is rebuilt, and processed like any other; a repeated request is one."""
+    if provider == "mailgun":
+        answers = [post(console, MAILGUN_PARSED, parsed_by_mailgun("from-mailgun")) for _ in range(2)]
+    else:
+        answers = [post_as_sendgrid(console, parsed_by_sendgrid("from-sendgrid")) for _ in range(2)]
+    office = MailOffice(console.installation.url)
+
+    assert console.installation.dispatch().returncode == 0
+
+    found = office.rows(
+        "SELECT m.from_address, m.subject, c.text_body, a.name, a.content_type, a.size_bytes"
+        " FROM app_mail_messages m JOIN app_mail_contents c ON c.id = m.content_id"
+        f" JOIN app_mail_attachments a ON a.content_id = c.id WHERE m.message_id = 'from-{provider}@example.com'"
+    )
+    assert [each.status for each in answers] == [200, 200]
+    assert found == [(BOB, "Hello", f"from-{provider}", "offer.pdf", "application/pdf", 4)]
+
+
+@pytest.mark.parametrize("changes", [{"signature": "0" * 64}, {"timestamp": ""}])
+def test_a_parsed_message_without_a_signature_is_refused(console: Api, changes: dict[str, str]) -> None:
+    """Of Mailgun or of SendGrid. Nothing is stored."""
+    before = stored(console)
+
+    mailgun_status = post(console, MAILGUN_PARSED, {**parsed_by_mailgun("forged"), **changes}).status
+    sendgrid_status = post_as_sendgrid(console, parsed_by_sendgrid("forged"), signed_body=b"another body").status
+
+    assert (mailgun_status, sendgrid_status, stored(console)) == (403, 403, before)
+
+
+def test_a_form_without_a_message_is_refused(console: Api) -> None:
+    """The provider does not send it again."""
+    envelope = '{"to": ["ann@shop.example"], "from": "bob@example.com"}'
+
+    assert post(console, MAILGUN_PARSED, signed_by_mailgun()).status == 406
+    assert post_as_sendgrid(console, {"envelope": envelope}).status == 406
 
 
 @pytest.mark.parametrize(
