@@ -55,7 +55,7 @@ class DatabasePool(ExitStack):
         server, clean = self._databases.server(engine_name), self._clean[engine_name, template]
         pooled = clean.pop() if clean else self._make(server, template)
         yield pooled.url
-        close_connections(pooled.url)
+        close_connections(name_in(pooled.url))
         if wipe(server, pooled):
             clean.append(pooled)
 

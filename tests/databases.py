@@ -71,7 +71,7 @@ class Databases:
             server.create_database(name)
             server.run_in(name, self._template(server, template))
         yield server.url(name)
-        forget_engines(server.url(name))
+        forget_engines(name)
         if not isinstance(server, PrivateServer) or server.is_running:
             server.drop_database(name)
             self._existing.remove((server, name))

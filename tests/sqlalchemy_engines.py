@@ -28,11 +28,12 @@ def engine_of(database: Database, unit: Unit = Unit.TRANSACTION) -> Engine:
         if unit not in engines:
             engines[unit] = _new_engine(database, unit, poolclass=NullPool)
         return engines[unit]
-    key = (database.url, unit)
-    if key not in _server_engines:
+    found = _server_engines.get((database.url, unit))
+    if found is None:
         # One connection stays open until the end of the test: a new one takes PostgreSQL 10 ms.
-        _server_engines[key] = _new_engine(database, unit, pool_size=1, max_overflow=-1, pool_pre_ping=True)
-    return _server_engines[key]
+        made = _new_engine(database, unit, pool_size=1, max_overflow=-1, pool_pre_ping=True)
+        found = _server_engines.setdefault((database.url, unit), made)  # another thread may have been first
+    return found
 
 
 def _new_engine(database: Database, unit: Unit, **options: Any) -> Engine:
@@ -42,18 +43,21 @@ def _new_engine(database: Database, unit: Unit, **options: Any) -> Engine:
     return engine
 
 
-def close_connections(url: str) -> None:
-    """Those that are kept open to this database of a server."""
-    for (each, _unit), engine in _server_engines.items():
-        if each == url:
-            engine.dispose()
+def close_connections(name: str) -> None:
+    """Those that are kept open to the database of this name, also through PgBouncer."""
+    for url, unit in _keys_of(name):
+        _server_engines[url, unit].dispose()
 
 
-def forget_engines(url: str) -> None:
+def forget_engines(name: str) -> None:
     """Of a database that is dropped."""
-    close_connections(url)
-    for unit in Unit:
-        _server_engines.pop((url, unit), None)
+    close_connections(name)
+    for key in _keys_of(name):
+        del _server_engines[key]
+
+
+def _keys_of(name: str) -> list[tuple[str, Unit]]:
+    return [(url, unit) for url, unit in _server_engines if f"/{name}" in url]
 
 
 def run(database: Database, work: Callable[[Connection], T]) -> T:

@@ -193,7 +193,6 @@ def test_django_enqueues_after_the_commit(tmp_path: Path, site_packages: Path) -
     assert application.jobs() == [("done", "mail", {"sent": 1})]
 
 
-@pytest.mark.every_database
 def test_autogenerate_ignores_mayflys_tables(tmp_path: Path, site_packages: Path, migrated_url: str) -> None:
     """With the page's filter, the only change is the application's own table; without it, Mayfly's are dropped."""
     files = {**section("FastAPI"), **section("Alembic"), "alembic.ini": ALEMBIC_INI}

@@ -30,7 +30,7 @@ from tests.process.installation import (
 )
 from tests.sqlalchemy_engines import run
 
-KILLS = {"runner": 3, "runner in a job": 2, "dispatcher": 5, "both": 5}
+KILLS = {"runner": 2, "runner in a job": 2, "dispatcher": 3, "both": 3}
 BACKLOG = 30  # enough that a cycle still has work when it is killed
 SETTINGS = {
     "WORKER_TIMEOUT": "6",

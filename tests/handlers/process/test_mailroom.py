@@ -64,7 +64,6 @@ REPLIES, BOUNCES = 8, 8
 KILLS = 3
 
 
-@pytest.mark.every_database
 @pytest.mark.parametrize("scale", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_while_mail_is_processed_lose_and_repeat_nothing(
     installation: HandlersInstallation, scale: int
