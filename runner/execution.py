@@ -185,8 +185,8 @@ class _Worker(Thread):
     def _set_running(self, run: Execution | None) -> None:
         with self._gate:
             self._running = run
-        # Clears a pending exception, which would be raised in the executor. Only then: without one, CPython 3.11 leaves
-        # its eval breaker set, and a call that a debugger or a coverage tool traces loops endlessly.
+        # Clears a pending exception, which would be raised in the executor. Only then: without one, CPython 3.11
+        # leaves its eval breaker set, and a call that a debugger or a coverage tool traces loops endlessly.
         if run is None and self._was_interrupted:
             _raise_in(self.ident or 0, None)
 
