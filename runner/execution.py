@@ -146,6 +146,7 @@ class _Worker(Thread):
         self._commit = commit
         self._gate = Lock()
         self._running: Execution | None = None  # while its handler runs: only then may Interrupted be raised
+        self._was_interrupted = False
         self.start()
 
     def run(self) -> None:
@@ -163,6 +164,7 @@ class _Worker(Thread):
         """Raises at the next Python instruction; a handler that is blocked in C code is not interrupted."""
         if self._gate.acquire(timeout=POLL_SECONDS):  # otherwise it is just ending, and the main thread must not wait
             if self._running is run:
+                self._was_interrupted = True
                 _raise_in(self.ident or 0, Interrupted)
             self._gate.release()
 
@@ -183,8 +185,10 @@ class _Worker(Thread):
     def _set_running(self, run: Execution | None) -> None:
         with self._gate:
             self._running = run
-        if run is None:
-            _raise_in(self.ident or 0, None)  # clears a pending exception, which would be raised in the executor
+        # Clears a pending exception, which would be raised in the executor. Only then: without one, CPython 3.11
+        # leaves its eval breaker set, and a call that a debugger or a coverage tool traces loops endlessly.
+        if run is None and self._was_interrupted:
+            _raise_in(self.ident or 0, None)
 
 
 def thread_frame(run: Execution) -> FrameType | None:

@@ -5,16 +5,22 @@ from pathlib import Path
 import pytest
 from coverage import Coverage
 
-from tests.process.installation import CHECKOUT, Installation
+from tests.process.installation import CHECKOUT, Installation, handler_modules
 from tests.process.warm import MEASURED, measurement
 
 
-def test_a_forked_runner_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dispatcher is started without an environment of ours, forks its runner, and both end by os._exit."""
-    data = tmp_path / "coverage" / "data"
-    data.parent.mkdir()
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where processes of this test write what they measure."""
+    path = tmp_path / "coverage" / "data"
+    path.parent.mkdir()
     monkeypatch.chdir(CHECKOUT)
-    monkeypatch.setenv(MEASURED, Coverage(data_file=data, config_file="setup.cfg").config.serialize())
+    monkeypatch.setenv(MEASURED, Coverage(data_file=path, config_file="setup.cfg").config.serialize())
+    return path
+
+
+def test_a_forked_runner_is_measured(tmp_path: Path, data: Path) -> None:
+    """The dispatcher is started without an environment of ours, forks its runner, and both end by os._exit."""
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", new_interpreters=True)
     made.enqueue("noop")
 
@@ -26,6 +32,19 @@ def test_a_forked_runner_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found.combine([str(data.parent)])
     measured = {str(Path(each).relative_to(CHECKOUT)) for each in found.get_data().measured_files()}
     assert {"dispatcher/full_cycle.py", "runner/main.py", "mayfly/queue/claim.py"} <= measured
+
+
+@pytest.mark.usefixtures("data")
+def test_a_runner_with_threads_can_be_traced(tmp_path: Path) -> None:
+    """In CPython 3.11 an eval breaker that stays set makes a traced function call loop endlessly."""
+    settings = {"HANDLERS": handler_modules("concurrent"), "WORKER_TIMEOUT": "20"}
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", settings, new_interpreters=True)
+    made.enqueue("wait_few", '{"together": 2, "seconds": 0}', count=6)
+
+    cycle = made.dispatch()
+    made.end()
+
+    assert (cycle.returncode, made.statuses()) == (0, {"done": 6})
 
 
 def test_other_runs_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
