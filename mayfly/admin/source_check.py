@@ -13,7 +13,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.format import did_you_mean, plural
-from mayfly.queue.source_table import SourceTable, Statement
+from mayfly.queue.source_table import ALIAS, SourceTable, Statement
 from mayfly.queue.sources import MAX_PAYLOAD_COLUMNS, explained, named_columns
 from mayfly.registry import Registry
 from mayfly.settings.values import SourceSettings
@@ -263,7 +263,7 @@ def _explain_sqlite(
 ) -> tuple[Sequence[str], int | None]:
     """SQLite reports no number of rows: a scan reads the whole table."""
     lines = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.values).all()]
-    scans = sum(line.startswith("SCAN source_row") for line in lines)
+    scans = sum(line.startswith(f"SCAN {ALIAS}") for line in lines)
     size = int(connection.execute(f"SELECT COUNT(*) FROM {table.table}").scalar()) if scans else 0
     return lines, scans * size if scans else None
 
@@ -274,7 +274,7 @@ def _explain_postgres(
     """With ANALYZE, which runs the query: the dispatcher runs it every minute anyway."""
     lines = [row[0] for row in connection.execute(f"EXPLAIN {statement.sql}", statement.values).all()]
     found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", statement.values).scalar()
-    nodes = [each for each in _nodes(_parsed(found)) if each.get("Alias") == "source_row"]
+    nodes = [each for each in _nodes(_parsed(found)) if each.get("Alias") == ALIAS]
     removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
     read = ((each["Actual Rows"] + sum(each.get(key, 0) for key in removed)) * each["Actual Loops"] for each in nodes)
     return lines, round(sum(read))
@@ -289,7 +289,7 @@ def _explain_mysql(
     server = str(connection.dialect.server(connection.raw))
     analysing = "ANALYZE FORMAT=JSON" if "MariaDB" in server else "EXPLAIN FORMAT=JSON"
     found = connection.execute(f"{analysing} {statement.sql}", statement.values).scalar()
-    nodes = [each for each in _nodes(_parsed(found)) if each.get("table_name") == "source_row"]
+    nodes = [each for each in _nodes(_parsed(found)) if each.get("table_name") == ALIAS]
     return lines, round(sum(map(_mysql_rows, nodes)))
 
 

@@ -39,6 +39,7 @@ USUAL_VALUES: Mapping[str, Sequence[str]] = {
 }
 OPTIONAL = ("priority", "worker_id", "locked_at", "attempts", "error", "finished_at")
 SQL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+SOFT_DELETED = "deleted_at"  # set for rows that the application keeps, but takes for deleted
 UNSURE = "  # guessed: check it"
 
 
@@ -68,11 +69,13 @@ def draft(table: LiveTable, values: Sequence[str | int]) -> str:
     name = re.sub(r"\W", "_", table.name.rpartition(".")[2])[:32]
     lines = [f"[sources.{name}]", f"table = {json.dumps(table.name)}", f'type = "process_{name}"  # the handler']
     lines += [*_key_lines(table), *_time_lines(table), *_status_lines(table, values), *_optional_lines(table)]
-    used = {*table.primary_key, *(_usual(table, each) for each in USUAL_NAMES)}
+    used = {*table.primary_key, SOFT_DELETED, *(_usual(table, each) for each in USUAL_NAMES)}
     payload = [each for each in table.columns if each not in used and SQL_NAME.fullmatch(each)]
     if payload:
         more = "" if len(payload) <= MAX_PAYLOAD_COLUMNS else f"  # the first {MAX_PAYLOAD_COLUMNS}"
         lines.append(f"payload = {json.dumps(payload[:MAX_PAYLOAD_COLUMNS])}{more}")
+    if SOFT_DELETED in table.columns:
+        lines.append(f'where = "{SOFT_DELETED} IS NULL"{UNSURE}')
     return "\n".join(lines)
 
 

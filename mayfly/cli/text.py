@@ -20,6 +20,7 @@ from mayfly.schema.tables import CANCELLED, CLAIMED, DEAD, RUNNING
 
 TEXT_WIDTH = 60  # of errors and reasons in a table
 MEBIBYTE = 1 << 20
+NO_SOURCES = "No sources. `mayfly sources suggest TABLE` prints a draft; see docs/how-to/sources.md."
 
 
 def status_text(status: Status, colour: bool) -> str:
@@ -193,7 +194,7 @@ def sources_text(sources: Sequence[SourceView]) -> str:
             continue
         oldest = "-" if each.wait_seconds is None else f"{format_duration(each.wait_seconds)} ago"
         rows.append((*known, str(each.pending), oldest, str(each.running), str(each.dead), ""))
-    return table(rows) if sources else "No sources. See docs/how-to/sources.md."
+    return table(rows) if sources else NO_SOURCES
 
 
 def paused_text(what: str, until: datetime | None) -> str:

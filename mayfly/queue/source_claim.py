@@ -25,7 +25,7 @@ from mayfly.settings.values import SourceSettings
 MIN_PAGE = 100  # candidates: other runners may have locked the first ones
 MAX_PAGES = 10
 
-# The companions of one claim, for databases whose INSERT cannot return them: along the claim index, which has few
+# The companions of one claim, for databases whose INSERT does not return them: along the claim index, which has few
 # jobs that are being processed.
 CLAIMED_COMPANIONS = (
     "SELECT id, unique_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing'"

@@ -18,6 +18,7 @@ from mayfly.settings.values import SourceSettings
 
 MICROSECOND = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
+ALIAS = "source_row"  # of the table in each SELECT
 
 Value = str | int | None
 
@@ -114,7 +115,7 @@ def _plain(value: Any) -> str | int:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """The statements of one source in the dialect of its database. The table's alias is `source_row`."""
+    """The statements of one source in the dialect of its database."""
 
     source: SourceSettings
     dialect: Dialect
@@ -129,10 +130,10 @@ class SourceTable:
 
     @cached_property
     def id(self) -> str:
-        return f"source_row.{self.dialect.quoted(self.source.id)}"
+        return f"{ALIAS}.{self.dialect.quoted(self.source.id)}"
 
     def column(self, name: str) -> str:
-        return f"source_row.{self.dialect.quoted(name)}"
+        return f"{ALIAS}.{self.dialect.quoted(name)}"
 
     # --- due rows ---
 
@@ -144,7 +145,7 @@ class SourceTable:
         parts, values = [], self._due_values(now)
         order = f" ORDER BY {self._time}, {self.id}" if self.source.run_at else ""
         for number, condition in enumerate(self._due_conditions()):
-            rows = f"SELECT {self.id} FROM {self.table} AS source_row WHERE {condition}{order} LIMIT {cap}"
+            rows = f"SELECT {self.id} FROM {self.table} AS {ALIAS} WHERE {condition}{order} LIMIT {cap}"
             parts.append(f"SELECT COUNT(*) FROM ({rows}) AS range_{number}")
         return Statement(" UNION ALL ".join(parts), values)
 
@@ -164,7 +165,7 @@ class SourceTable:
             beginnings = [later]
             if self.source.run_at:
                 beginnings = [f" AND {self._time} = :after_time{later}", f" AND {self._time} > :after_time"]
-        selected = f"SELECT {self._time}, {self.id} FROM {self.table} AS source_row"
+        selected = f"SELECT {self._time}, {self.id} FROM {self.table} AS {ALIAS}"
         return [
             [
                 Statement(f"{selected} WHERE {condition}{beginning} ORDER BY {order} LIMIT {size}", values)
@@ -175,7 +176,7 @@ class SourceTable:
 
     def oldest(self, now: datetime) -> list[Statement]:
         """The time of the oldest due row of each range."""
-        selected = f"SELECT {self._time} FROM {self.table} AS source_row"
+        selected = f"SELECT {self._time} FROM {self.table} AS {ALIAS}"
         return [
             Statement(f"{selected} WHERE {condition} ORDER BY {self._time} LIMIT 1", self._due_values(now))
             for condition in self._due_conditions()
@@ -294,7 +295,7 @@ class SourceTable:
     ) -> Statement:
         chosen = ", ".join([self._time, self._payload(columns), *map(self.column, names)])
         return Statement(
-            f"SELECT {chosen} FROM {self.table} AS source_row WHERE {condition} ORDER BY {self.id}{lock}", values
+            f"SELECT {chosen} FROM {self.table} AS {ALIAS} WHERE {condition} ORDER BY {self.id}{lock}", values
         )
 
     @property
@@ -326,7 +327,7 @@ class SourceTable:
             selected["row_worker_id"] = ":worker_id"
         return Statement(
             f"INSERT {before}INTO mayfly_jobs ({', '.join(selected)}) SELECT {', '.join(selected.values())}"
-            f" FROM {self.table} AS source_row WHERE {self.among(keys, values)} ORDER BY {self.id}{after}{returning}",
+            f" FROM {self.table} AS {ALIAS} WHERE {self.among(keys, values)} ORDER BY {self.id}{after}{returning}",
             values,
         )
 

@@ -13,7 +13,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import ErrorKind, TableColumns
 from mayfly.db.hosts import reason_of
 from mayfly.errors import SourceUnusable
-from mayfly.queue.source_table import SourceTable
+from mayfly.queue.source_table import ALIAS, SourceTable
 from mayfly.settings.values import SourceSettings
 
 MAX_PAYLOAD_COLUMNS = 50
@@ -82,7 +82,7 @@ def explained(table: SourceTable) -> Iterator[None]:
     except table.dialect.errors as error:
         if table.dialect.error_kind(error) not in _SOURCE_ERRORS:
             raise
-        raise SourceUnusable(table.source.name, reason_of(error)) from error
+        raise SourceUnusable(table.source.name, reason_of(error).replace(f"{ALIAS}.", "")) from error
 
 
 # --- count ------------------------------------------------------------------------------------------------

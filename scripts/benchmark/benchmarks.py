@@ -187,9 +187,8 @@ def measure_rows(lab: Lab) -> Iterator[Figure]:
     )
     labels = [""] if lab.other_checkout else yardsticks
     for label, rates, goal in zip(labels, zip(*theirs, strict=True), (at_least(0.45), None), strict=False):
-        yield Figure(
-            f"drain {rows:,} rows of a source{label}", "rows/s", tuple(rate for (rate,) in ours), rates, goal
-        )
+        name = f"drain {rows:,} rows of a source{label}"
+        yield Figure(name, "rows/s", tuple(rate for (rate,) in ours), rates, goal)
 
 
 def row_seconds(stage: Stage, rows: int) -> float:

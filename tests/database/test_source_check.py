@@ -13,8 +13,10 @@ from mayfly.admin.source_draft import suggest_source
 from mayfly.admin.sources import find_problems, list_sources, read_row_state
 from mayfly.admin.why import RowState
 from mayfly.db.database import Database
-from mayfly.errors import UnknownName
+from mayfly.errors import SourceUnusable, UnknownName
 from mayfly.job import SourceRow
+from mayfly.queue.source_table import SourceTable
+from mayfly.queue.sources import count_rows
 from tests.database.application_tables import (
     MINUTE,
     POSTS,
@@ -69,6 +71,18 @@ def test_a_broken_source_shows_its_problem(database: Database) -> None:
 
     assert "the database has no table missing" in broken.problem
     assert (other.pending, other.problem) == (CappedCount(1), None)
+
+
+def test_a_missing_column_is_named_as_in_the_settings(database: Database) -> None:
+    """Statements have an alias for the table, which no user knows."""
+    create_posts(database, [{"id": 1}])
+
+    table, now = SourceTable(make_source(run_at="missing_at"), database.dialect), database.clock.now()
+
+    with pytest.raises(SourceUnusable, match="missing_at") as raised:
+        database.read(lambda connection: count_rows(connection, table, now, 1))
+
+    assert "source_row" not in str(raised.value)
 
 
 def test_a_condition_with_an_error_is_a_problem(database: Database) -> None:

@@ -51,7 +51,10 @@ def test_without_sources_the_list_says_where_to_read(embedded: Installation) -> 
     for arguments in (("sources",), ("sources", "check")):
         ran = embedded.run("mayfly", *arguments)
 
-        assert (ran.returncode, ran.stdout) == (0, "No sources. See docs/how-to/sources.md.\n")
+        assert (ran.returncode, ran.stdout) == (
+            0,
+            "No sources. `mayfly sources suggest TABLE` prints a draft; see docs/how-to/sources.md.\n",
+        )
 
 
 def test_a_check_ends_with_its_verdict(posts: Installation) -> None:

@@ -260,6 +260,14 @@ def test_a_draft_uses_the_values_of_the_table() -> None:
     }  # fmt: skip
 
 
+def test_a_draft_leaves_out_rows_that_count_as_deleted() -> None:
+    """The application keeps such rows, whatever their status is."""
+    found = drafted(make_table(column("deleted_at")))
+
+    assert (found["where"], found["payload"]) == ("deleted_at IS NULL", ["title"])
+    assert "where" not in drafted(make_table())
+
+
 def test_a_draft_names_what_is_missing() -> None:
     """A table without the usual columns still gives valid TOML, with comments that ask for them."""
     bare = LiveTable("my.events", columns={"event": column("event"), "odd name": column("odd name")})
