@@ -33,7 +33,7 @@ from mayfly.queue.count import (
 )
 from mayfly.queue.insert import finished_statement, holder_statement
 from mayfly.queue.prune import finished_jobs
-from mayfly.queue.rescue import PROCESSING_JOBS
+from mayfly.queue.rescue import processing_jobs
 from mayfly.schema.column_types import UtcDateTime
 from mayfly.schema.tables import NORMAL, PRIORITIES, STATUSES
 from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
@@ -188,9 +188,31 @@ def test_lanes_with_rows_are_found(filled: Database) -> None:
 
 def test_processing_jobs_are_found_without_a_scan(filled: Database) -> None:
     """Rescue reads claimed jobs only."""
-    plan = query_plan(filled, PROCESSING_JOBS, {"lane": "default"})
+    plan = query_plan(filled, processing_jobs(filled.dialect, ["lane"]), {"lane": "default"})
 
     assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, DUE))
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_processing_jobs_are_found_by_the_index_after_a_drain(database: Database, rival: Database) -> None:
+    """Entries of ended jobs that are not purged yet made MariaDB read the whole table for each runner that ended.
+
+    Nothing is purged while a transaction is open that began before.
+    """
+    ids = insert_rows(database, 3000, lane="mail")
+    rival.read(lambda connection: connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+
+    def drain(reader: Connection) -> QueryPlan:
+        reader.execute("SELECT COUNT(*) FROM mayfly_locks").all()
+        for status in ("processing", "done"):
+            change = f"UPDATE mayfly_jobs SET status = '{status}' WHERE {{ids of id}}"
+            database.run(lambda connection: connection.execute(change, {}, ids))  # noqa: B023 - called at once
+        statement = processing_jobs(database.dialect, ["lane_0", "lane_1"])
+        return query_plan(database, statement, {"lane_0": "mail", "lane_1": "other"})
+
+    plan = rival.run(drain)
+
+    assert (plan.indexes, plan.scans, plan.rows) == (("mayfly_jobs_claim",), (), 0)
 
 
 def test_the_holder_of_a_key_is_found_without_a_scan(filled: Database) -> None:

@@ -58,11 +58,11 @@ UPDATE mayfly_runners SET lane = %(lane)s, earlier_lanes = %(earlier_lanes)s WHE
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane IN (%(lane_0)s) AND status = 'processing' AND worker_id IN (%(owner_0)s);
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane IN (%(lane)s) AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
@@ -565,7 +565,7 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 SELECT status, locked_at, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id IN (…) AND worker_id = %(owner)s;
 
 -- redeliver expired jobs
-SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, lane, suspect, stalled, forgiven, releases, unique_key, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane IN (%(lane)s) AND status = 'processing' AND lease_until <= %(now)s;
 BEGIN;
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, releases = 0, crashes = crashes + 1, suspect = 1, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing' AND lease_until <= %(expired_at)s;
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);

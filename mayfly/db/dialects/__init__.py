@@ -193,6 +193,10 @@ class Dialect:
         """A hint after the table's name, for databases that would not use a range of this index without it."""
         return ""
 
+    def along(self, _index: str) -> str:
+        """A hint after the table's name, for databases that might read the whole table instead of this index."""
+        return ""
+
     def first_of_each(self, _connection: Any, _table: str, _index: str, _columns: Sequence[str]) -> str | None:
         """A SELECT of every combination of the index's first columns, with the least value of the last one.
 
