@@ -48,7 +48,8 @@ SlurmdTimeout=30
 InactiveLimit=0
 MinJobAge=300
 KillWait=2
-MessageTimeout=10
+MessageTimeout=30
+GetEnvTimeout=60
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SlurmdParameters=config_overrides
 {nodes}
