@@ -136,7 +136,7 @@ class EngineRound:
     # --- submit ---
 
     def _submit(self, rows: Sequence[SubmittedRunner]) -> None:
-        """Several side by side. After a failure no further ones of this lane in this cycle."""
+        """Several at once. After a failure no further ones of this lane in this cycle."""
         if rows and self.launcher.has_log_file and self.launcher.host is None:
             self._prepare_logs()
         failed: set[str] = set()

@@ -43,6 +43,8 @@ class EngineProcess:
 
         def run() -> int:
             forget_signals()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, timing().launch_seconds + 1.0)  # also if the dispatcher is killed
             os.close(self._read)
             for close in close_in_child:
                 close()

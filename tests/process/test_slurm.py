@@ -81,6 +81,7 @@ def dispatch_until(installation: Installation, true: Any, what: str, seconds: fl
 
 def test_two_lanes_are_drained_while_the_controller_restarts(cluster: Installation, slurm: Slurm) -> None:
     """2,000 jobs, each once; while the controller is down nothing is lost and nothing is submitted twice."""
+    configure(cluster, 'start_timeout = "30s"')  # a job that the controller has forgotten is planned again
     for lane in ("import", "export"):
         cluster.enqueue("noop", lane=lane, count=1000)
     cluster.dispatch()

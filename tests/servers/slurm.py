@@ -44,11 +44,12 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
 SlurmctldTimeout=30
-SlurmdTimeout=300
+SlurmdTimeout=30
 InactiveLimit=0
 MinJobAge=300
 KillWait=2
-MessageTimeout=10
+MessageTimeout=30
+GetEnvTimeout=60
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SlurmdParameters=config_overrides
 {nodes}
@@ -95,12 +96,14 @@ class Slurm:
         self._launch("slurmd", "-D", "-N", node, name=node)
 
     def kill(self, name: str) -> None:
-        """`slurmctld`, or a node with the processes of its jobs."""
+        """`slurmctld`, or a node: first what would report the end of its jobs, then their processes."""
         process = self._processes.pop(name)
         family = [psutil.Process(process.pid)]
         if name in NODES:
-            family += [each for each in psutil.process_iter() if self._is_of_node(each, name)]
-            family += [child for each in family for child in each.children(recursive=True)]
+            jobs = [each for each in psutil.process_iter() if self._is_of_node(each, name)]
+            parents = [parent for each in jobs if (parent := each.parent()) is not None]
+            family += [each for each in parents if each.name().startswith("slurmstepd")]
+            family += [child for each in family for child in each.children(recursive=True)] + jobs
         for each in family:
             if each.is_running():
                 each.kill()
