@@ -109,8 +109,17 @@ class Databases:
         return self._started(Postfix())
 
     def galera(self) -> list[GaleraNode]:
-        """Three nodes of a new cluster."""
-        return [self._started(node) for node in galera_nodes()]
+        """Three nodes of a new cluster. Another program may take one of their twelve ports first: then once again."""
+        nodes = galera_nodes()
+        self._private += nodes
+        try:
+            for node in nodes:
+                node.start()
+        except DidNotStart:
+            for node in nodes:
+                node.remove()
+            nodes = [self._started(node) for node in galera_nodes()]
+        return nodes
 
     def postgres_pair(self) -> tuple[PostgresServer, PostgresStandby]:
         """A primary, and a standby that follows it."""

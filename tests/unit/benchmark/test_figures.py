@@ -18,6 +18,7 @@ from scripts.benchmark.figures import (
     merge_record,
     plain_table,
     read_records,
+    scale_table,
     write_records,
 )
 
@@ -115,3 +116,26 @@ def test_the_tables_show_each_figure_and_each_failure() -> None:
     assert failure.split() == ["drain", "mariadb", "FAILED"]
     assert "| 85 (80–90) | 100 | jobs/s | 0.85 | ≥ 0.9 | MISSED |" in markdown_table([RECORD])
     assert "| not judged |" in markdown_table([replace(RECORD, is_full_size=False)])
+
+
+def test_the_table_of_scale_has_a_row_per_number_of_dispatchers() -> None:
+    """One dispatcher was the yardstick of the others, and is shown once."""
+    figures = tuple(
+        Figure(f"drain 10 jobs in 2 lanes, {hosts} dispatchers{what}", unit, (value,), (reference,))
+        for hosts, factor in ((4, 1), (16, 2))
+        for what, unit, value, reference in (
+            ("", "jobs/s", 150 * factor, 100),
+            (": server CPU per job", "µs", 40 * factor, 30),
+            (": client CPU per job", "µs", 60 * factor, 50),
+        )
+    )
+
+    rows = scale_table([replace(RECORD, benchmark="hosts", engine="mariadb", figures=figures), RECORD]).splitlines()[
+        2:
+    ]
+
+    assert rows == [
+        "| mariadb | 1 | 100 | 30 | 50 |",
+        "| mariadb | 4 | 150 | 40 | 60 |",
+        "| mariadb | 16 | 300 | 80 | 120 |",
+    ]
