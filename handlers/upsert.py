@@ -10,11 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, Insert, Table
 
 Row = Mapping[str, Any]
+COUNTED = {"preserve_rowcount": True}  # otherwise there is no rowcount of an INSERT on PostgreSQL
 
 
 def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
     """Insert these rows; existing ones do not change. Returns how many are new."""
-    return connection.execute(_insert_missing(connection.dialect.name, table), rows).rowcount
+    statement = _insert_missing(connection.dialect.name, table)
+    return connection.execute(statement, rows, execution_options=COUNTED).rowcount
 
 
 def upsert(connection: Connection, table: Table, row: Row) -> None:

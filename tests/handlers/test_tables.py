@@ -84,18 +84,17 @@ def same(created: tuple[str, bool], wanted: tuple[str, bool]) -> bool:
 
 @pytest.mark.every_database
 def test_an_upsert_overwrites_and_an_insert_of_missing_rows_does_not(platform_url: str) -> None:
-    """Times come back in UTC with all their digits. On every database."""
+    """The new rows are counted; times come back in UTC with all their digits. On every database."""
     rows = [{"provider": each, "until_at": NOON, "reason": "first"} for each in ("ann", "bob")]
     database = Database(platform_url)
 
-    database.run_sqlalchemy(lambda connection: insert_missing(connection, cooldowns, rows[:1]))
-    database.run_sqlalchemy(
-        lambda connection: insert_missing(connection, cooldowns, [{**rows[0], "reason": "no"}, rows[1]])
-    )
+    given = (rows[0], {**rows[0], "reason": "no"}, [{**rows[0], "reason": "no"}, rows[1]])
+    new = [database.run_sqlalchemy(lambda connection: insert_missing(connection, cooldowns, each)) for each in given]  # noqa: B023
     database.run_sqlalchemy(lambda connection: upsert(connection, cooldowns, {**rows[1], "reason": "second"}))
     found = database.run_sqlalchemy(
         lambda connection: connection.execute(select(cooldowns).order_by("provider")).all()
     )
     database.close()
 
+    assert new == [1, 0, 1]
     assert [tuple(each) for each in found] == [("ann", NOON, "first"), ("bob", NOON, "second")]

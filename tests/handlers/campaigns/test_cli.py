@@ -56,9 +56,9 @@ def test_campaigns_are_listed_and_shown(spring: World, clock: FrozenDateTimeFact
     assert json.loads(run("list", "--json").output)[0]["figures"] == {"contacts": 3, "SENT": 6}
 
 
-@pytest.mark.every_database
+@SQLITE
 def test_a_preview_shows_what_a_launch_does_and_writes_nothing(spring: World, clock: FrozenDateTimeFactory) -> None:
-    """The times of the first step are those of the messages. On every database."""
+    """The times of the first step are those of the messages."""
     before = {name: spring.rows(table) for name, table in metadata.tables.items()}
     previewed = json.loads(run("preview", "spring", "--json").output)
     text = run("preview", "spring", "--limit", "4").output
