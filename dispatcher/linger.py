@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 TAKE_OVER_TIMEOUT_SECONDS = 5.0  # the holder finishes its plan first: milliseconds, unless the database is slow
 TAKE_OVER_POLL_SECONDS = 0.01
 SECONDS_PER_LANE = 0.001  # a poll of many lanes costs more, and comes less often
+SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start: in which of them jobs arrive is not known yet
+SWEEPS_PER_AGE = 32  # later they are as many as this in the time since the start
 BUSY_LANE_SECONDS = 0.25  # between two polls of a lane whose jobs have to wait for a runner
 
 
@@ -51,7 +53,7 @@ def take_over(path: Path, log: Log) -> HostLock | None:
 
 
 class PollSchedule:
-    """When the dispatcher polls which lanes: all at the longest interval, active ones as often as jobs arrive.
+    """When the dispatcher polls which lanes: active ones as often as jobs arrive, all of them more and more rarely.
 
     The caller passes the time, and the lanes that need no polls: a runner waits in them, or they linger no more.
     """
@@ -59,7 +61,7 @@ class PollSchedule:
     def __init__(self, longest: float, now: float) -> None:
         self._longest = longest
         self._lanes = 0
-        self._polled_at = self._swept_at = now
+        self._polled_at = self._swept_at = self._began_at = now
         self._active: dict[str, Arrivals] = {}
         self._busy_until: dict[str, float] = {}
 
@@ -109,7 +111,8 @@ class PollSchedule:
 
     @property
     def _sweep_at(self) -> float:
-        return self._swept_at + max(self._longest, SECONDS_PER_LANE * self._lanes)
+        by_age = max(SWEEP_SECONDS, (self._swept_at - self._began_at) / SWEEPS_PER_AGE)
+        return self._swept_at + max(min(by_age, self._longest), SECONDS_PER_LANE * self._lanes)
 
     def _polled_lanes(self, covered: Container[str], now: float) -> list[str]:
         return [lane for lane in self._active if lane not in covered and now >= self._busy_until.get(lane, 0.0)]

@@ -20,9 +20,10 @@ from mayfly.job import Job
 from mayfly.process.identity import this_process
 from mayfly.process.state_dir import claim_lock_path
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
-from mayfly.queue.count import due_priorities
+from mayfly.queue.count import DueJobs, due_jobs
 from mayfly.queue.followups import mark_awaited
 from mayfly.queue.rescue import long_lease
+from mayfly.queue.single_claim import claim_single
 from runner.batch import PauseCache
 from runner.settle_buffer import SettleBuffer
 
@@ -40,6 +41,7 @@ CURSOR_SECONDS = 1.0  # an older job that was released is found after this at th
 MAX_CURSOR_BYTES = 4096
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+NO_DUE_JOBS = DueJobs()
 
 Claim = Callable[[int], list[Job]]
 ClaimMiddleware = Callable[[Claim], Claim]
@@ -155,8 +157,9 @@ class Claims:
     polls_when_empty: bool = False  # this runner waits in its empty lane: see runner.waiting
     _is_fresh: bool = True  # nothing was claimed yet
     _may_enter: Callable[[Connection], bool] | None = None  # during `next_in`
+    _not_single: int | None = None  # a job that could not be claimed without a transaction: it is not tried again
     _is_short: bool = False  # the last claim found fewer jobs than requested
-    _due: Sequence[int] = ()  # priorities with due jobs, if they were queried just before a claim
+    _due: DueJobs = NO_DUE_JOBS  # if they were queried just before a claim
     _timed_jobs: int = 0  # jobs of the last claim, if their duration decides the size of the next one
 
     def __post_init__(self) -> None:
@@ -229,13 +232,13 @@ class Claims:
 
     def _move_to(self, assignment: Assignment) -> None:
         self.assignment = assignment
-        self.pauses.lane, self._due = assignment.lane, ()
+        self.pauses.lane, self._due = assignment.lane, NO_DUE_JOBS
         self.lock = self.lock and self.lock.of_lane(assignment.lane)
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""
-        self._due = self._due_priorities()
-        found = bool(self._due) or any(check() for check in self.due_checks)
+        self._due = self._due_jobs()
+        found = bool(self._due.priorities) or any(check() for check in self.due_checks)
         self._is_short = self._is_short and not found
         return found
 
@@ -244,6 +247,8 @@ class Claims:
         self.buffer.write()
         if self.pauses.lane_pause is not None:
             claimed = Claimed((), was_due=False)
+        elif (single := self._claim_single()) is not None:
+            claimed = single
         elif self.lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
             claimed = self._claim_locked(self.lock, size)
         else:
@@ -277,7 +282,7 @@ class Claims:
 
         `if_empty` is called if there are no jobs: what follows locks nothing that other runners would visit.
         """
-        priorities, self._due = self._due or self._due_priorities(), ()
+        priorities, self._due = self._due.priorities or self._due_jobs().priorities, NO_DUE_JOBS
         claimant, now = self._claimant(), self.database.clock.now()
         if not (priorities or self.steps or claimant.begins_with is not None or self._may_enter is not None):
             return Claimed((), was_due=False)
@@ -294,9 +299,19 @@ class Claims:
 
         return self.database.run(work)
 
-    def _due_priorities(self) -> Sequence[int]:
+    def _claim_single(self) -> Claimed | None:
+        """The only due job, if it was found just now; None if a transaction is needed."""
+        claimant, job_id = self._claimant(), self._due.single
+        if job_id is None or job_id == self._not_single or self.steps or claimant.begins_with is not None:
+            return None
+        claimed = claim_single(self.database, claimant, job_id, self.database.clock.now())
+        self._due = NO_DUE_JOBS
+        self._not_single = job_id if claimed is None else None
+        return claimed
+
+    def _due_jobs(self) -> DueJobs:
         now, lane = self.database.clock.now(), self.assignment.lane
-        return self.database.read(lambda connection: due_priorities(connection, lane, now))
+        return self.database.read(lambda connection: due_jobs(connection, lane, now))
 
     def _claimant(self) -> Claimant:
         assigned = self.assignment

@@ -112,7 +112,8 @@ class Guard:
             stop = sigtimedwait(STOPS, max(0.0, min(seconds, MAX_PAUSE_SECONDS)))
         finally:
             _unblock_stops()
-        if stop is not None:
+        # After another signal, Python may return an uninitialised result when the time is up.
+        if stop is not None and stop.si_signo in STOPS:
             signal.raise_signal(stop.si_signo)
 
     @property

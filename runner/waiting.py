@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runner.main import Runner
 
 SPARE_SHARE = 1 / 3  # of the time that the polling runner waits without a job
+MAX_POLL_SECONDS = 0.2  # as long as a runner waits: a job after ten seconds of silence starts within 0.3 s
 LOCK_POLL_SECONDS = 0.02  # a lock that is free twice in a row is not just released for a quick job
 
 
@@ -62,7 +63,7 @@ class LaneWait:
         self._claims = runner.claims
         self._buffer = runner.buffer
         self._until = until
-        self._longest = runner.settings.poll_interval
+        self._longest = min(runner.settings.poll_interval, MAX_POLL_SECONDS)
         self._directory = runner.page.path.parent
         self._enter(runner.assignment.lane)
 

@@ -105,9 +105,9 @@ class Database:
         """
         return self._join_or_repeat(work, Unit.TRANSACTION, repeatable)
 
-    def once(self, work: Callable[[Connection], T], *, repeatable: bool = True) -> T:
+    def once(self, work: Callable[[Connection], T], *, repeatable: bool = True, max_tries: int = MAX_TRIES) -> T:
         """The same for a single statement: one round trip to a server instead of three."""
-        return self._join_or_repeat(work, Unit.STATEMENT, repeatable)
+        return self._join_or_repeat(work, Unit.STATEMENT, repeatable, max_tries)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """The same for queries only: takes no write lock, which on SQLite would lock the whole file."""
@@ -175,10 +175,12 @@ class Database:
         """Close all connections: before a fork, and between cycles."""
         self._pool.close()
 
-    def _join_or_repeat(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool = True) -> T:
+    def _join_or_repeat(
+        self, work: Callable[[Connection], T], unit: Unit, repeatable: bool = True, max_tries: int = MAX_TRIES
+    ) -> T:
         joined: tuple[Connection, SqlConnection] | None = getattr(self._ambient, "joined", None)
         if joined is None:
-            return self._repeat_until_deadline(work, unit, repeatable)
+            return self._repeat_until_deadline(work, unit, repeatable, max_tries)
         connection, sql = joined
         if not sql.in_transaction():
             raise errors.TransactionClosed  # further writes would not be committed
@@ -190,19 +192,21 @@ class Database:
                 raise self._explain(original) from error
             raise
 
-    def _repeat_until_deadline(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool) -> T:
+    def _repeat_until_deadline(
+        self, work: Callable[[Connection], T], unit: Unit, repeatable: bool, max_tries: int
+    ) -> T:
         if monotonic() >= self.deadline:
             raise errors.DatabaseTooSlow(self.name)
         self.is_working = True
         try:
-            return self._repeat(work, unit, repeatable)
+            return self._repeat(work, unit, repeatable, max_tries)
         except errors.DatabaseTooSlow:
             self._pool.reset()  # interrupted anywhere: a slot may be lost, a reply may be half read
             raise
         finally:
             self.is_working = False
 
-    def _repeat(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool) -> T:
+    def _repeat(self, work: Callable[[Connection], T], unit: Unit, repeatable: bool, max_tries: int) -> T:
         tries = 0
         while True:
             tries += 1
@@ -226,8 +230,8 @@ class Database:
                 if is_committing and was_cut and not repeatable:
                     raise errors.CommitUnknown(self.name, reason_of(original)) from error
                 # After deadlocks and the like; and once, on a new connection, if the old one was closed.
-                may_repeat = self.dialect.error_kind(original) in REPEATED or (was_cut and tries == 1)
-                if tries == MAX_TRIES or not may_repeat:
+                was_refused = self.dialect.error_kind(original) in REPEATED
+                if not (was_refused and tries < max_tries) and not (was_cut and tries == 1):
                     raise self._explain(original) from error
                 self.repeats += 1
                 pause_between(0, FIRST_PAUSE_SECONDS * 2**tries)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 MIN_POLL_SECONDS = 0.005
 MAX_STEADY_POLL_SECONDS = 0.025  # while jobs arrive
-POLLS_PER_GAP = 4  # a job waits for an eighth of the time between two jobs
-POLLS_PER_SILENCE = 32
+POLLS_PER_GAP = 3.5  # a job waits for a seventh of the time between two jobs
+POLLS_PER_SILENCE = 40
 MAX_GAP_SECONDS = 8.0  # a longer silence counts as this: after its end, jobs may arrive quickly
 REMEMBERED = 0.75  # the weight of earlier jobs when one more has arrived
 

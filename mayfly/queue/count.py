@@ -44,8 +44,10 @@ def next_due(
 
 # Descending: at the start of the range are the index entries of jobs that were just claimed, and InnoDB visits each
 # of them that it has not purged yet, under a lock, even to find that a higher priority has no due jobs.
-DUE_PRIORITIES = " UNION ALL ".join(
-    f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
+# Two rows of each: a single job can be claimed without a transaction, see mayfly.queue.single_claim.
+DUE_JOBS = " UNION ALL ".join(
+    f"SELECT {each}, id, unique_key IS NULL"
+    f" FROM ({next_due('id, unique_key', priority=str(each), size='2', order=' DESC')}) AS due_{each}"
     for each in PRIORITIES
 )
 GROUP_COLUMNS = ("lane", "status", "priority", "run_at")  # the first ones of the claim index
@@ -129,9 +131,22 @@ def has_due(connection: Connection, lane: str, now: datetime) -> bool:
     return bool(due_priorities(connection, lane, now))
 
 
-def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int]:
-    """The priorities that have due jobs, high first. Read without locks: another claim may be taking these jobs."""
-    return sorted(connection.execute(DUE_PRIORITIES, {"lane": lane, "now": now}).scalars())
+class DueJobs(NamedTuple):
+    """Which due jobs a lane has; no priorities: none."""
+
+    priorities: Sequence[int] = ()  # high first
+    single: int | None = None  # the id, if there is only one job, and no application may hold a lock on it by its key
+
+
+def due_jobs(connection: Connection, lane: str, now: datetime) -> DueJobs:
+    """Read without locks: another claim may be taking these jobs."""
+    found = connection.execute(DUE_JOBS, {"lane": lane, "now": now}).all()
+    single = found[0][1] if len(found) == 1 and found[0][2] else None
+    return DueJobs(sorted({priority for priority, _id, _has_no_key in found}), single)
+
+
+def due_priorities(connection: Connection, lane: str, now: datetime) -> Sequence[int]:
+    return due_jobs(connection, lane, now).priorities
 
 
 def interrupted_jobs(connection: Connection, wanted: Mapping[str, int], now: datetime) -> dict[str, list[int]]:

@@ -272,11 +272,12 @@ def measure_linger(lab: Lab) -> Iterator[Figure]:
     ):
         yield from _measure_flow(lab, f"{name} for {seconds} s", seconds, rate, bounds)
     seconds = lab.scaled(SILENT_SECONDS, least=10)
-    measured = lab.compare(lambda stage: statements_in_silence(stage, seconds), times=1)
-    ours, theirs = (tuple(rate for rate in runs if rate is not None) for runs in measured)
+    measured = lab.compare(lambda stage: silence(stage, seconds), times=1)
+    ours, theirs = (tuple(run.cpu_percent for run in runs) for runs in measured)
+    yield Figure(f"no jobs for {seconds} s: CPU", "% of a core", ours, theirs, Goal(at_most=0.5, of_ratio=False))
+    ours, theirs = (tuple(run.statements for run in runs if run.statements is not None) for runs in measured)
     if ours:
-        name = f"no jobs for {seconds} s: statements"
-        yield Figure(name, "1/s", ours, theirs, Goal(at_most=5, of_ratio=False))
+        yield Figure(f"no jobs for {seconds} s: statements", "1/s", ours, theirs, Goal(at_most=5, of_ratio=False))
 
 
 def _measure_flow(
@@ -290,33 +291,42 @@ def _measure_flow(
     ):
         goal = Goal(at_most=bound, of_ratio=False)
         yield Figure(f"{name}: {label}", unit, tuple(map(value, ours)), tuple(map(value, theirs)), goal)
+    if lab.engine.has_server:
+        values, others = (tuple(run.server_cpu_percent for run in runs) for runs in (ours, theirs))
+        yield Figure(f"{name}: CPU of the server", "% of a core", values, others)
 
 
 @dataclass(frozen=True)
 class Flow:
     waits_ms: list[float]
     cpu_percent: float  # of one core, for dispatchers and runners
+    server_cpu_percent: float
+    statements: float | None  # per second; None if the database does not count them
 
 
 def flow(stage: Stage, seconds: int, rate: float) -> Flow:
     stage.lab.show(f"{rate:.3g} jobs/s for {seconds} s")
     arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(rate))
-    spent = stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
-    rows = stage.rows("SELECT status, result FROM mayfly_jobs")
-    if any(status != "done" for status, _ in rows):
-        raise Failed("Not every job was run.")
     with stage.connect() as connection:
+        statements_before, server_before = stage.engine.statements(connection), stage.server_cpu_seconds()
+        spent = stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
+        server_cpu, statements = stage.server_cpu_seconds() - server_before, stage.engine.statements(connection)
+        rows = stage.rows("SELECT status, result FROM mayfly_jobs")
+        if any(status != "done" for status, _ in rows):
+            raise Failed("Not every job was run.")
         stage.engine.empty(connection)
-    return Flow([float(result) * 1000 for _, result in rows], float(spent.output) / seconds * 100)
+    is_known = statements is not None and statements_before is not None
+    return Flow(
+        waits_ms=[float(result) * 1000 for _, result in rows],
+        cpu_percent=float(spent.output) / seconds * 100,
+        server_cpu_percent=server_cpu / seconds * 100,
+        statements=(statements - statements_before) / seconds if is_known else None,
+    )
 
 
-def statements_in_silence(stage: Stage, seconds: int) -> float | None:
-    """Of a dispatcher and its runners, from start to exit, after a single job."""
-    with stage.connect() as connection:
-        before = stage.engine.statements(connection)
-        flow(stage, seconds, 1 / seconds)
-        after = stage.engine.statements(connection)
-    return None if before is None or after is None else (after - before) / seconds
+def silence(stage: Stage, seconds: int) -> Flow:
+    """Dispatchers and their runners, from start to exit, after a single job."""
+    return flow(stage, seconds, 1 / seconds)
 
 
 def _percentile(values: list[float], index: int) -> float:

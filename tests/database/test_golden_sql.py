@@ -71,6 +71,7 @@ from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
 from mayfly.queue.prune import prune
 from mayfly.queue.rescue import expired_jobs, held_jobs
 from mayfly.queue.settle import settle
+from mayfly.queue.single_claim import claim_single
 from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
 from mayfly.schema.metadata import schedules, totals
@@ -141,6 +142,8 @@ def sections(database: Database) -> Iterator[str]:
         lambda: database.read(lambda c: interrupted_jobs(c, {"default": 2}, now)),
     )
     yield section("check for due jobs", lambda: database.read(lambda c: has_due(c, "default", now)))
+    single, claimant = insert_row(database, lane="waited"), make_claimant(database, lane="waited")
+    yield section("claim a single job", lambda: claim_single(database, claimant, single, now))
     yield section("groups of jobs", lambda: database.read(job_groups))
     yield section("enter a lane", lambda: database.run(lambda c: enter_lane(c, "worker-1", "mail", ["default"])))
     yield section("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, "default", "worker-1")))

@@ -21,7 +21,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
 from mayfly.queue.count import (
-    DUE_PRIORITIES,
+    DUE_JOBS,
     GROUPS_OF_LANE,
     NEXT_LANE,
     YOUNGEST_LIVE_JOB,
@@ -104,9 +104,9 @@ def test_a_claim_with_a_cursor_starts_there(database: Database) -> None:
     assert begins[database.dialect.name] in json.dumps(plan)
 
 
-def test_the_query_for_due_priorities_reads_one_row_of_each(filled: Database) -> None:
+def test_the_query_for_due_jobs_reads_two_rows_of_each_priority(filled: Database) -> None:
     """From the end of the index that claims have not reached."""
-    plan = query_plan(filled, DUE_PRIORITIES, {"lane": "default", "now": filled.clock.now()})
+    plan = query_plan(filled, DUE_JOBS, {"lane": "default", "now": filled.clock.now()})
 
     assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
 

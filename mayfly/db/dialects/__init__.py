@@ -98,6 +98,7 @@ class Dialect:
     mark: ClassVar[str] = "%s"  # the driver's placeholder for a parameter without a name
     begin_statement: ClassVar[str] = "BEGIN"
     has_insert_returning: ClassVar[bool] = True
+    has_update_returning: ClassVar[bool] = True
     has_lastrowid: ClassVar[bool] = True  # after a plain INSERT of one row; faster than RETURNING
     row_lock: ClassVar[str] = " FOR UPDATE"
     newest: ClassVar[str] = ""  # appended to a SELECT: reads what is committed by now, at every isolation level

@@ -57,6 +57,7 @@ class MySQL(Dialect):
     # Differs because REPEATABLE READ, its default, hides later commits. A shared lock, as taken by INSERT IGNORE.
     newest = " LOCK IN SHARE MODE"
     has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
+    has_update_returning = False  # Differs because neither has UPDATE … RETURNING, or an UPDATE that skips locks.
 
     def connect(self, url: str, *, for_writes: bool = False) -> "Raw":
         session = (

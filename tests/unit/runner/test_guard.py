@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.clock import monotonic
+from mayfly.clock import monotonic, pause
 from mayfly.process import timing
 from mayfly.process.status_page import StatusPage
 from runner.guard import HARD_EXIT_STEP_SECONDS, Cause, Guard
@@ -80,3 +80,14 @@ def test_the_handler_of_a_stop_signal_runs_before_a_pause_ends(guard: Guard) -> 
 
     signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM]
+
+
+def test_a_signal_at_the_end_of_a_pause_is_no_stop_signal(guard: Guard) -> None:
+    """If its handler returns when the time is up, Python's sigtimedwait() returns an uninitialised result."""
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: pause(0.004))
+    for _ in range(300):
+        signal.setitimer(signal.ITIMER_REAL, 0.0015)
+        guard.pause(0.003)
+
+    signal.signal(signal.SIGALRM, before)
+    assert guard.stopped_by is None
