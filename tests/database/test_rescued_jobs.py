@@ -74,7 +74,7 @@ def test_rescued_jobs_that_were_not_released_are_logged(database: Database) -> N
     insert_rows(database, 2)
     crashed, released = claim_jobs(database)
     outcomes = {
-        crashed.id: Outcome(OutcomeKind.CRASHED, error="crashed: killed by signal 9\nsecond line", crashed=True),
+        crashed.id: Outcome(OutcomeKind.CRASHED, error="crashed: killed by signal 9\nsecond\nthird", crashed=True),
         released.id: RELEASED,
     }
 

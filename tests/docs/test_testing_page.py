@@ -61,8 +61,8 @@ def test_the_table_has_every_name() -> None:
 @pytest.mark.parametrize("function", [run_inline, drain, assert_enqueued])
 def test_the_arguments_equal_the_code(function: Callable[..., object]) -> None:
     """In order, with the defaults that the page shows."""
-    [shown] = re.findall(rf"^`{function.__name__}\((.+?)\)`", PAGE, flags=re.MULTILINE)
-    parts = [each.partition("=") for each in shown.split(", ") if each != "*"]
+    [shown] = re.findall(rf"^`{function.__name__}\((.+?)\)`", PAGE, flags=re.MULTILINE | re.DOTALL)
+    parts = [each.partition("=") for each in re.split(r",\s+", shown) if each != "*"]
     parameters = inspect.signature(function).parameters
 
     assert [name for name, _, _ in parts] == list(parameters)
