@@ -144,7 +144,7 @@ def _due_rows(
     from mayfly.queue.sources import count_by_lane  # most installations have no sources
 
     tables = [each for each in context.sources.tables.values() if each.source.type not in paused]
-    rows, problems = count_by_lane(connection, tables, now, cap_of)
+    rows, problems = count_by_lane(connection, context.sources, tables, now, cap_of)
     for each in problems:
         context.note_source_problem(each)
     return rows

@@ -255,12 +255,13 @@ class Linger(CycleStep):
         return due | self._lanes_with_due_rows(connection, lanes, now)
 
     def _lanes_with_due_rows(self, connection: Connection, lanes: Container[str], now: datetime) -> set[str]:
-        if self.context.sources is None:
+        sources = self.context.sources
+        if sources is None:
             return set()
         from mayfly.queue.sources import count_by_lane  # most installations have no sources
 
-        tables = [each for each in self.context.sources.tables.values() if each.source.lane in lanes]
-        rows, problems = count_by_lane(connection, tables, now, lambda _lane: 0)
+        tables = [each for each in sources.tables.values() if each.source.lane in lanes]
+        rows, problems = count_by_lane(connection, sources, tables, now, lambda _lane: 0)
         for each in problems:
             self.context.note_source_problem(each)
         return {lane for lane, count in rows.items() if count}

@@ -14,11 +14,16 @@ from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.format import did_you_mean, plural
 from mayfly.queue.source_table import ALIAS, SourceTable, Statement
-from mayfly.queue.sources import MAX_PAYLOAD_COLUMNS, explained, named_columns
+from mayfly.queue.sources import (
+    MAX_PAYLOAD_COLUMNS,
+    MIN_WORKER_ID_LENGTH,
+    explained,
+    is_too_short,
+    named_columns,
+)
 from mayfly.registry import Registry
 from mayfly.settings.values import SourceSettings
 
-MIN_WORKER_ID_LENGTH = 40
 MIN_WASTED_ROWS, WASTED_FACTOR = (
     1000,
     10,
@@ -103,7 +108,7 @@ def _column_problems(source: SourceSettings, table: LiveTable) -> Iterator[str]:
         if column is not None and column.kind not in kinds and table.is_strict:
             yield f"The column {column.name} of `{name}` is {column.kind} ({column.type}): it must be {kinds[0]}."
     worker = _named(source, table, "worker_id")
-    if worker is not None and worker.max_length is not None and worker.max_length < MIN_WORKER_ID_LENGTH:
+    if worker is not None and is_too_short(worker.max_length):
         advice = f"make it at least {MIN_WORKER_ID_LENGTH} characters long, or remove `worker_id`"
         yield f"The column {worker.name} of `worker_id` has {worker.type}: {advice}."
 

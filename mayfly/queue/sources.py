@@ -17,6 +17,7 @@ from mayfly.queue.source_table import ALIAS, SourceTable
 from mayfly.settings.values import SourceSettings
 
 MAX_PAYLOAD_COLUMNS = 50
+MIN_WORKER_ID_LENGTH = 40
 # What is wrong with the settings of a source, or with its table; all other errors concern the whole database.
 _SOURCE_ERRORS = (ErrorKind.NO_TABLE, ErrorKind.OTHER, ErrorKind.REFUSED)
 
@@ -52,9 +53,16 @@ def refuse_missing_columns(source: SourceSettings, found: TableColumns) -> None:
         if name not in found:
             raise SourceUnusable(source.name, f"the table {source.table} has no column {name}")
     _refuse_long_values(source, found[source.status].max_length)
+    if source.worker_id is not None and is_too_short(found[source.worker_id].max_length):
+        reason = f"the column {source.worker_id} stores less than {MIN_WORKER_ID_LENGTH} characters"
+        raise SourceUnusable(source.name, f"{reason}, too few for a worker id")
     if source.payload is None and len(found) > MAX_PAYLOAD_COLUMNS:
         reason = f"the table {source.table} has {len(found)} columns; name at most {MAX_PAYLOAD_COLUMNS} in `payload`"
         raise SourceUnusable(source.name, reason)
+
+
+def is_too_short(worker_id_length: int | None) -> bool:
+    return worker_id_length is not None and worker_id_length < MIN_WORKER_ID_LENGTH
 
 
 def _refuse_long_values(source: SourceSettings, limit: int | None) -> None:
@@ -96,14 +104,23 @@ def count_rows(connection: Connection, table: SourceTable, now: datetime, cap: i
 
 
 def count_by_lane(
-    connection: Connection, tables: Iterable[SourceTable], now: datetime, cap_of: Callable[[str], int]
+    connection: Connection,
+    sources: Sources,
+    tables: Iterable[SourceTable],
+    now: datetime,
+    cap_of: Callable[[str], int],
 ) -> tuple[Counter[str], list[SourceUnusable]]:
-    """Due rows by lane, and the sources that cannot be used."""
+    """Due rows by lane, and the sources that cannot be used.
+
+    The rows of a source whose columns do not fit are not counted: runners would claim none, again and again.
+    """
     counted: Counter[str] = Counter()
     problems = []
     for table in tables:
         try:
-            counted[table.source.lane] += count_rows(connection, table, now, cap_of(table.source.lane))
+            if rows := count_rows(connection, table, now, cap_of(table.source.lane)):
+                sources.columns(connection, table)
+                counted[table.source.lane] += rows
         except SourceUnusable as error:
             problems.append(error)
     return counted, problems

@@ -339,7 +339,7 @@ def test_an_unusable_source_does_not_affect_the_others(database: Database) -> No
     several = [posts.statements, broken, posts.statements]
 
     counted, problems = database.read(
-        lambda connection: count_by_lane(connection, several, database.clock.now(), lambda _lane: 10)
+        lambda connection: count_by_lane(connection, posts.sources, several, database.clock.now(), lambda _lane: 10)
     )
 
     assert counted == {LANE: 2}
@@ -368,6 +368,18 @@ def test_a_status_value_that_the_column_cannot_store_is_refused(database: Databa
     posts.insert(1)
 
     with pytest.raises(SourceUnusable, match="the column status stores at most 20 characters"):
+        posts.claim()
+
+    assert (posts.statuses(), rows_of(database, tables.jobs)) == ({1: "pending"}, [])
+
+
+@servers_only
+def test_a_column_that_is_too_short_for_worker_ids_is_refused(database: Database) -> None:
+    """Before any row is claimed."""
+    posts = make_posts(database, {"worker_id": String(39)})
+    posts.insert(1)
+
+    with pytest.raises(SourceUnusable, match="the column worker_id stores less than 40 characters"):
         posts.claim()
 
     assert (posts.statuses(), rows_of(database, tables.jobs)) == ({1: "pending"}, [])

@@ -144,6 +144,18 @@ def test_a_broken_source_affects_only_itself(installation: Installation) -> None
     assert "Traceback" not in installation.log + cycle.stderr
 
 
+def test_rows_of_a_source_without_a_column_start_no_runners(installation: Installation) -> None:
+    """A count does not need the column, but no claim would succeed."""
+    posts = PostTable(installation, "publish", payload=["kind", "no_such_column"])
+    posts.insert(*range(8))
+
+    installation.dispatch()
+
+    assert posts.statuses() == dict.fromkeys(range(8), "pending")
+    assert "the table posts has no column no_such_column" in installation.log
+    assert "Workers spawned: 0" in installation.log
+
+
 def test_a_handler_with_a_limit_processes_all_rows(installation: Installation) -> None:
     """One at a time; snoozed rows keep their attempt."""
     posts = PostTable(installation, "publish_limited")
