@@ -188,12 +188,13 @@ def test_a_noted_death_ends_the_lease(database: Database) -> None:
 
 
 def test_a_submitted_runner_of_this_host_is_alive_while_its_lease_is_valid(database: Database) -> None:
-    """Even if its process is gone."""
+    """Even if its process is gone. It uses no slot of the host."""
     submit(database, "worker-1")
     now, here = database.clock.now(), this_host("here")
     database.run(lambda c: take_over_submitted(c, "worker-1", here, Process(2**22 + 1, 1), now, now + MINUTE))
 
     assert dead_runners(database, here) == []
+    assert database.read(lambda c: live_on_host(c, here)) == 0
     assert [each.host for each in database.read(live_runners)] == [here]
 
 
