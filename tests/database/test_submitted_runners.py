@@ -1,6 +1,5 @@
 """The rows of runners that launchers start."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -57,9 +56,9 @@ def take_over(database: Database, process: Process = PROCESS, after: timedelta =
     return database.run(lambda c: take_over_submitted(c, "worker-1", NODE, process, now, now + MINUTE))
 
 
-def row(database: Database) -> Mapping[str, Any]:
+def row(database: Database) -> dict[str, Any]:
     [found] = rows_of(database, runners)
-    return found._mapping  # type: ignore[no-any-return]
+    return found._asdict()
 
 
 def close(database: Database, ending: str, cause: str = "a reason", worker_id: str = "worker-1") -> bool:
