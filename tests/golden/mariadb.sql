@@ -138,13 +138,13 @@ INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%(lane)s, %(passed_over)s) 
 SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
-SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL FROM mayfly_runners WHERE finished_at IS NULL;
+SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL, launcher, ending, exit_code, mayfly_runners.signal, running FROM mayfly_runners WHERE finished_at IS NULL;
 
 -- live runners by lane
 SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane;
 
 -- live runners of a host
-SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = %(name)s AND machine = %(machine)s;
+SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = %(name)s AND machine = %(machine)s AND launcher IS NULL;
 
 -- jobs that run, by lane
 SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL;
@@ -161,7 +161,7 @@ UPDATE mayfly_runners SET heartbeat_at = %(now)s WHERE worker_id = %(worker_id)s
 
 -- close a runner
 BEGIN;
-UPDATE mayfly_runners SET `finished_at` = %(finished_at)s, `running` = %(running)s, `ending` = %(ending)s, `exit_code` = %(exit_code)s WHERE worker_id = %(worker_id)s AND finished_at IS NULL;
+UPDATE mayfly_runners SET `finished_at` = %(finished_at)s, `running` = %(running)s, `ending` = %(ending)s, `exit_code` = %(exit_code)s, engine_step = NULL WHERE worker_id = %(worker_id)s AND finished_at IS NULL;
 
 -- add up totals
 BEGIN;
@@ -353,11 +353,11 @@ SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND 
 SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS failed UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, SUBSTR(error, 1, 200) AS message, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 200) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
 
 -- list runners
-SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NULL ORDER BY worker_id LIMIT %(size)s;
-SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, lane DESC, worker_id DESC LIMIT %(size)s;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.launcher, mayfly_runners.external_id, mayfly_runners.log_file, mayfly_runners.cause, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NULL ORDER BY worker_id LIMIT %(size)s;
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.launcher, mayfly_runners.external_id, mayfly_runners.log_file, mayfly_runners.cause, mayfly_runners.running FROM mayfly_runners WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, lane DESC, worker_id DESC LIMIT %(size)s;
 
 -- find runners
-SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.running FROM mayfly_runners WHERE worker_id IN (%(name_0)s, %(name_1)s);
+SELECT mayfly_runners.worker_id, mayfly_runners.cycle_id, mayfly_runners.lane, mayfly_runners.host, mayfly_runners.pid, mayfly_runners.planned_at, mayfly_runners.heartbeat_at, mayfly_runners.lease_until, mayfly_runners.finished_at, mayfly_runners.ending, mayfly_runners.exit_code, mayfly_runners.signal, mayfly_runners.jobs_done, mayfly_runners.jobs_failed, mayfly_runners.average_ms, mayfly_runners.peak_memory, mayfly_runners.cpu_ms, mayfly_runners.uptime_ms, mayfly_runners.launcher, mayfly_runners.external_id, mayfly_runners.log_file, mayfly_runners.cause, mayfly_runners.running FROM mayfly_runners WHERE worker_id IN (%(name_0)s, %(name_1)s);
 
 -- count statuses
 SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS query_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS query_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS query_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS query_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS query_4;
@@ -484,7 +484,7 @@ DELETE FROM mayfly_hosts WHERE host IN (SELECT host FROM (SELECT host FROM mayfl
 SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'failed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS failed UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'timed out' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS timed_out UNION ALL SELECT * FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE outcome = 'crashed' AND finished_at >= %(since)s ORDER BY finished_at DESC LIMIT 10000) AS crashed) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
 
 -- killed runners
-SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r WHERE r.finished_at > %(since)s AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
+SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id), MAX(r.cause) FROM mayfly_runners AS r WHERE r.finished_at > %(since)s AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
 
 -- send an alert
 BEGIN;

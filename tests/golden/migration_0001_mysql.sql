@@ -271,6 +271,14 @@ CREATE TABLE IF NOT EXISTS mayfly_runners (
     cpu_ms BIGINT, 
     uptime_ms BIGINT, 
     running LONGTEXT, 
+    launcher VARCHAR(64), 
+    engine_step VARCHAR(8), 
+    external_id VARCHAR(64), 
+    start_by DATETIME(6), 
+    stop_requested_at DATETIME(6), 
+    log_file MEDIUMTEXT, 
+    cause MEDIUMTEXT, 
+    output MEDIUMTEXT, 
     PRIMARY KEY (worker_id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
