@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from collections.abc import Callable
 from functools import cached_property, partial
 
 import click
@@ -24,7 +23,6 @@ from mayfly.cli.options import (
 from mayfly.cli.text import audit_text, cycles_text, hosts_text, runner_text, runners_text, status_text
 from mayfly.clock import monotonic
 from mayfly.clock import pause as sleep
-from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.cycles import Dispatcher, all_here
@@ -217,7 +215,7 @@ class SubmittedRunners:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.live = self._read(live_of_host) if settings.launchers else []
+        self.live = self._read_live() if settings.launchers else []
 
     def show(self) -> None:
         for each in self.live:
@@ -239,7 +237,7 @@ class SubmittedRunners:
                 run(cancel_command(launcher, worker_ids, [str(each.external_id) for each in waiting]))
         left = self.live
         while left and monotonic() < deadline:
-            left = self._read(live_of_host)
+            left = self._read_live()
             if left:
                 sleep(POLL_SECONDS)
         for each in left:
@@ -252,8 +250,8 @@ class SubmittedRunners:
     def _database(self) -> Database:
         return open_database(self._settings)
 
-    def _read(self, work: Callable[[Connection, str], list[LiveSubmitted]]) -> list[LiveSubmitted]:
-        return self._database.read(partial(work, host=self._settings.host_name))
+    def _read_live(self) -> list[LiveSubmitted]:
+        return self._database.read(partial(live_of_host, host=self._settings.host_name))
 
 
 def _activity(dispatcher: Dispatcher) -> str:

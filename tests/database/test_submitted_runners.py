@@ -1,6 +1,5 @@
 """The rows of runners that launchers start."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -57,9 +56,9 @@ def take_over(database: Database, process: Process = PROCESS, after: timedelta =
     return database.run(lambda c: take_over_submitted(c, "worker-1", NODE, process, now, now + MINUTE))
 
 
-def row(database: Database) -> Mapping[str, Any]:
+def row(database: Database) -> dict[str, Any]:
     [found] = rows_of(database, runners)
-    return found._mapping  # type: ignore[no-any-return]
+    return found._asdict()
 
 
 def close(database: Database, ending: str, cause: str = "a reason", worker_id: str = "worker-1") -> bool:
@@ -188,12 +187,13 @@ def test_a_noted_death_ends_the_lease(database: Database) -> None:
 
 
 def test_a_submitted_runner_of_this_host_is_alive_while_its_lease_is_valid(database: Database) -> None:
-    """Even if its process is gone."""
+    """Even if its process is gone. It uses no slot of the host."""
     submit(database, "worker-1")
     now, here = database.clock.now(), this_host("here")
     database.run(lambda c: take_over_submitted(c, "worker-1", here, Process(2**22 + 1, 1), now, now + MINUTE))
 
     assert dead_runners(database, here) == []
+    assert database.read(lambda c: live_on_host(c, here)) == 0
     assert [each.host for each in database.read(live_runners)] == [here]
 
 

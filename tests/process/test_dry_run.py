@@ -71,6 +71,7 @@ def test_a_dry_run_counts_running_runners(embedded: Installation) -> None:
                 "set_by": None,
                 "cuts": ["1 already running"],
                 "long": False,
+                "launcher": None,
             }
         ],
     }

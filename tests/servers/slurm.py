@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -122,14 +123,21 @@ class Slurm:
         return done.stdout
 
     def remove(self) -> None:
+        """Also the processes of its jobs, which are no children of its daemons."""
+        family = [each for each in psutil.process_iter() if self._is_ours(each)]
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        await_dead(family)
         for process in self._processes.values():
-            family = [psutil.Process(process.pid)] if process.poll() is None else []
-            family += [child for each in family for child in each.children(recursive=True)]
-            for each in family:
-                if each.is_running():
-                    each.kill()
             process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"]
+        except psutil.Error:
+            return False
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]

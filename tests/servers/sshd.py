@@ -54,7 +54,7 @@ class Sshd(PrivateProcess):
 
     def initialise(self, program: Path) -> None:
         for name in ("host_key", "key"):
-            command = [program, "-q", "-t", "ed25519", "-N", "", "-f", self.home / name]
+            command: list[str | Path] = [program, "-q", "-t", "ed25519", "-N", "", "-f", self.home / name]
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         (self.home / "sshd_config").write_text(CONFIGURATION.format(home=self.home, port=self.port))
         if os.geteuid() == 0:

@@ -1,6 +1,7 @@
 """What the answer of an engine means for the row of a runner."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ ENDED = EngineJob("17", ("COMPLETED",))
 NODE_FAILED = EngineJob("17", ("NODE_FAIL",))
 
 
-def make_row(step: EngineStep, **values: object) -> SubmittedRunner:
+def make_row(step: EngineStep, **values: Any) -> SubmittedRunner:
     return SubmittedRunner("worker-1-1", "import", step)._replace(**values)
 
 
