@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Update, and_, bindparam, insert, or_, select, update
+from sqlalchemy import BindParameter, Connection, Row, Select, Update, and_, bindparam, insert, or_, select, update
 
 from handlers.campaigns.campaign import (
     Campaign,
@@ -282,7 +282,7 @@ def _skip_stopped() -> Update:
 
 
 # Constants, because building a statement takes longer than its execution.
-OF_CAMPAIGN = bindparam("of_campaign")
+OF_CAMPAIGN: BindParameter[int] = bindparam("of_campaign")
 FOLLOWUPS, SKIP_STOPPED = _followups(), _skip_stopped()
 
 

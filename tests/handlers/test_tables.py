@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, TableClause, create_engine, inspect, select
@@ -88,7 +89,7 @@ def test_an_upsert_overwrites_and_an_insert_of_missing_rows_does_not(platform_ur
     rows = [{"provider": each, "until_at": NOON, "reason": "first"} for each in ("ann", "bob")]
     database = Database(platform_url)
 
-    given = (rows[0], {**rows[0], "reason": "no"}, [{**rows[0], "reason": "no"}, rows[1]])
+    given: tuple[Any, ...] = (rows[0], {**rows[0], "reason": "no"}, [{**rows[0], "reason": "no"}, rows[1]])
     new = [database.run_sqlalchemy(lambda connection: insert_missing(connection, cooldowns, each)) for each in given]  # noqa: B023
     database.run_sqlalchemy(lambda connection: upsert(connection, cooldowns, {**rows[1], "reason": "second"}))
     found = database.run_sqlalchemy(

@@ -55,7 +55,7 @@ def parsed_by_mailgun(text: str) -> dict[str, FormValue]:
     """As Mailgun posts it to any other address."""
     headers = json.dumps([["Message-Id", f"<{text}@example.com>"], ["From", BOB], ["Subject", "Hello"]])
     envelope = {"recipient": "ann@shop.example", "sender": BOB, "from": BOB, "subject": "Hello"}
-    file = {"attachment-count": "1", "attachment-1": ("offer.pdf", b"%PDF", "application/pdf")}
+    file: dict[str, FormValue] = {"attachment-count": "1", "attachment-1": ("offer.pdf", b"%PDF", "application/pdf")}
     return {**signed_by_mailgun(), **envelope, "body-plain": text, "message-headers": headers, **file}
 
 
