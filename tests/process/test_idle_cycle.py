@@ -73,7 +73,7 @@ def leave_stale_page(installation: Installation) -> None:
 OURS = {
     *(f"dispatcher.{module}" for module in ("context", "cycle", "idle", "summary")),
     *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".format", ".log", ".log_messages")),
-    *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".dialects")),
+    *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".dialects", ".hosts")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".plan_lock")),
     *(f"mayfly.process{module}" for module in ("", ".exits", ".identity", ".programs", ".state_dir")),
     *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),

@@ -18,13 +18,13 @@ from tests.process.installation import Installation, most_at_once, wait_until
 from tests.sqlalchemy_engines import run
 
 MINUTES = float(os.environ.get("FLEET_MINUTES") or 10)
-TICK_SECONDS = 10.0
+TICK_SECONDS = 17.0
 HOSTS = ("anna", "bert", "cora")
 CAPS = {"alpha": 4, "beta": 4, "gamma": 2}
 HOST_MAX_WORKERS = 4
 SETTINGS = {
-    "WORKER_TIMEOUT": "7",
-    "DISPATCH_TIMEOUT": "8",
+    "WORKER_TIMEOUT": "12",
+    "DISPATCH_TIMEOUT": "15",  # on a busy machine a server may need seconds for an answer
     "HOST_MAX_WORKERS": str(HOST_MAX_WORKERS),
     **{f"LANES__{lane.upper()}__MAX_WORKERS": str(cap) for lane, cap in CAPS.items()},
 }
@@ -89,11 +89,11 @@ def test_three_hosts_under_load(installation: Installation) -> None:
     cycles = [cycle for host in hosts for cycle in host.cycles]
     print(f"{len(cycles)} cycles, {len(ran)} runners, {installation.statuses().get('done', 0)} jobs")
 
-    assert [failure for host in hosts for failure in host.failures] == []
-    assert {each.earlier_lanes for each in rows} == {None}, "a runner has changed its lane: its times say too little"
+    assert not any(each.earlier_lanes for each in rows), "a runner has changed its lane: its times say too little"
     assert {lane: most(ran, lane=lane) for lane in CAPS} == CAPS
     assert max(most(ran, host=name) for name in HOSTS) == HOST_MAX_WORKERS
     assert idle_stretches(ran, cycles) == []
+    assert [failure for host in hosts for failure in host.failures] == []
     assert [row.id for row in installation.rows(select(jobs.c.id).where(jobs.c.attempts > 1))] == []
 
 
