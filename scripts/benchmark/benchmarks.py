@@ -22,9 +22,11 @@ WAITING_JOBS = "scripts.benchmark.jobs,scripts.benchmark.waiting_jobs"
 LINGER_SECONDS, LINGER_DISPATCHERS, LINGER_RATE = 300, 5, 20
 SPARSE_SECONDS, SILENT_SECONDS = 7, 300
 JOBS_PER_LANE, LANE_COUNTS = 5, (10, 100, 1000)
-LANE_FIGURES = (("one cycle", "s"), ("CPU", "s"), ("CPU of an idle cycle", "ms"))
+LANE_FIGURES = (("one cycle", "s"), ("CPU", "s"), ("CPU of an idle cycle", "ms"), ("statements per lane", ""))
 LANE_GOALS = {
     (100, "one cycle"): 1.2,
+    (100, "statements per lane"): 12,
+    (1000, "statements per lane"): 12,
     (1000, "one cycle"): 10,
     (1000, "CPU"): 10,
     (1000, "CPU of an idle cycle"): 150,
@@ -339,26 +341,37 @@ def measure_lanes(lab: Lab) -> Iterator[Figure]:
         lab.show(f"{lanes} lanes")
         ours, theirs = lab.compare(lambda stage, lanes=lanes: lane_costs(stage, lanes))  # type: ignore[misc]
         for index, (label, unit) in enumerate(LANE_FIGURES):
-            values, others = (tuple(run[index] for run in runs) for runs in (ours, theirs))
+            values, others = (tuple(run[index] for run in runs if len(run) > index) for runs in (ours, theirs))
+            if not values:
+                continue
             bound = LANE_GOALS.get((lanes, label))
             goal = None if bound is None else Goal(at_most=bound, of_ratio=False)
             yield Figure(f"{lanes:,} lanes with {JOBS_PER_LANE} jobs each: {label}", unit, values, others, goal)
 
 
-def lane_costs(stage: Stage, lanes: int) -> tuple[float, float, float]:
-    """Seconds and CPU seconds of the cycle that runs all jobs, and CPU milliseconds of an idle cycle."""
+def lane_costs(stage: Stage, lanes: int) -> tuple[float, ...]:
+    """Seconds and CPU seconds of the cycle that runs all jobs, and CPU milliseconds of an idle cycle.
+
+    If the server counts them, also the statements per lane of the first one.
+    """
     jobs = lanes * JOBS_PER_LANE
     stage.refill(jobs, "nothing")
     with stage.connect() as connection:
         connection.execute(text(f"UPDATE mayfly_jobs SET lane = CAST(id % {lanes} AS CHAR(8))"))
     stage.settle()
     directory, environment = stage.new_ledger(jobs)
-    cycle = stage.dispatch(environment)
+    with stage.connect() as connection:
+        before = stage.engine.statements(connection)
+        cycle = stage.dispatch(environment)
+        after = stage.engine.statements(connection)
     check_once(directory, range(1, jobs + 1))
     if unfinished := unfinished_jobs(stage):
         raise Failed(f"{unfinished} jobs were left after one cycle.")
     stage.dispatch(environment)  # it may still reset figures of lanes that have waited
-    return cycle.seconds, cycle.cpu_seconds, stage.dispatch(environment).cpu_seconds * 1000
+    idle_ms = stage.dispatch(environment).cpu_seconds * 1000
+    if before is None or after is None or not stage.engine.counts_statements:
+        return cycle.seconds, cycle.cpu_seconds, idle_ms
+    return cycle.seconds, cycle.cpu_seconds, idle_ms, (after - before) / lanes
 
 
 def measure_enqueue(lab: Lab, how: str, jobs: int, name: str, goal: Goal) -> Iterator[Figure]:

@@ -21,6 +21,7 @@ class Engine(ABC):
     bare_batch: ClassVar[int]  # the batch size with which the bare loop is fastest
     time_type: ClassVar[str]  # of a column
     has_server: ClassVar[bool] = True
+    counts_statements: ClassVar[bool] = False  # or only transactions
 
     @property
     def source_table(self) -> str:
@@ -65,6 +66,7 @@ class MariaDB(Engine):
     driver = "pymysql"
     time_type = "DATETIME(6)"
     bare_batch = 1000
+    counts_statements = True
     FLUSH_SETTINGS: ClassVar = {
         "innodb_max_dirty_pages_pct": "0",
         "innodb_io_capacity": "@@GLOBAL.innodb_io_capacity_max",
