@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TAKE_OVER_TIMEOUT_SECONDS = 5.0  # the holder finishes its plan first: milliseconds, unless the database is slow
 TAKE_OVER_POLL_SECONDS = 0.01
 SECONDS_PER_LANE = 0.001  # a poll of many lanes costs more, and comes less often
-SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start: in which of them jobs arrive is not known yet
+SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start, until jobs arrive in one of them
 SWEEPS_PER_AGE = 32  # later they are as many as this in the time since the start
 BUSY_LANE_SECONDS = 0.25  # between two polls of a lane whose jobs have to wait for a runner
 
@@ -112,7 +112,8 @@ class PollSchedule:
     @property
     def _sweep_at(self) -> float:
         by_age = max(SWEEP_SECONDS, (self._swept_at - self._began_at) / SWEEPS_PER_AGE)
-        return self._swept_at + max(min(by_age, self._longest), SECONDS_PER_LANE * self._lanes)
+        interval = self._longest if self._active else min(by_age, self._longest)
+        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes)
 
     def _polled_lanes(self, covered: Container[str], now: float) -> list[str]:
         return [lane for lane in self._active if lane not in covered and now >= self._busy_until.get(lane, 0.0)]

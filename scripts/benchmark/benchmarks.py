@@ -310,19 +310,18 @@ def flow(stage: Stage, seconds: int, rate: float) -> Flow:
     stage.lab.show(f"{rate:.3g} jobs/s for {seconds} s")
     arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(rate))
     with stage.connect() as connection:
-        statements_before, server_before = stage.engine.statements(connection), stage.server_cpu_seconds()
+        before, server_before = stage.engine.statements(connection), stage.server_cpu_seconds()
         spent = stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
-        server_cpu, statements = stage.server_cpu_seconds() - server_before, stage.engine.statements(connection)
+        server_cpu, after = stage.server_cpu_seconds() - server_before, stage.engine.statements(connection)
         rows = stage.rows("SELECT status, result FROM mayfly_jobs")
         if any(status != "done" for status, _ in rows):
             raise Failed("Not every job was run.")
         stage.engine.empty(connection)
-    is_known = statements is not None and statements_before is not None
     return Flow(
         waits_ms=[float(result) * 1000 for _, result in rows],
         cpu_percent=float(spent.output) / seconds * 100,
         server_cpu_percent=server_cpu / seconds * 100,
-        statements=(statements - statements_before) / seconds if is_known else None,
+        statements=None if before is None or after is None else (after - before) / seconds,
     )
 
 
