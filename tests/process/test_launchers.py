@@ -325,13 +325,14 @@ def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Instal
     keeper.kill()  # its runner dies with it
     wait_until(lambda: fake.states() == ["FAILED"], "the engine has seen its end")
     embedded.dispatch()
-    assert embedded.job(job_id).status == "processing"
+    assert (embedded.job(job_id).status, embedded.job(job_id).releases) == ("processing", 0)
     embedded.execute("UPDATE mayfly_runners SET lease_until = planned_at")
 
     embedded.dispatch()
 
-    assert (embedded.job(job_id).status, rows(embedded)[0].ending) == ("pending", "lost")
+    assert (embedded.job(job_id).releases, rows(embedded)[0].ending) == (1, "lost")
     embedded.open_gate()
+    wait_until(lambda: embedded.statuses() == {"done": 1}, "the next runner has done the job")
 
 
 def test_a_runner_is_shown_with_its_cause_and_its_output(embedded: Installation, fake: Engine) -> None:
