@@ -17,7 +17,7 @@ from mayfly.fleet.launchers import log_file
 from mayfly.fleet.plan import LaneCount, Plan, PlannedLane, lane_rules, measure, plan_runners, slots
 from mayfly.fleet.plan_lock import finish_planning
 from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
-from mayfly.fleet.submitted import Refusal, Submission, add_submitted, queued_by_lane, refusals
+from mayfly.fleet.submitted import RefusedSubmit, Submission, add_submitted, queued_by_lane, refusals
 from mayfly.job import FULL_WINDOW
 from mayfly.process import timing
 from mayfly.queue.count import DEFAULT_COUNT_CAP, Due, count_due, interrupted_jobs
@@ -35,7 +35,7 @@ class CountedWork:
     lanes: Mapping[str, KnownLane] = field(default_factory=dict)
     paused: Mapping[str, Pause] = field(default_factory=dict)  # lanes
     queued: Mapping[str, int] = field(default_factory=dict)  # of the running ones: they wait in an engine's queue
-    refused: Mapping[str, Refusal] = field(default_factory=dict)  # lanes whose last submit was refused
+    refused: Mapping[str, RefusedSubmit] = field(default_factory=dict)  # lanes whose last submit was refused
 
     @property
     def pending(self) -> int:

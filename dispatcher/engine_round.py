@@ -1,4 +1,4 @@
-"""What a cycle does in one engine: submit, ask for the status, cancel, read the output of failed runners.
+"""What a cycle does in one engine: submit, query the status, cancel, read the output of failed runners.
 
 `decide` is pure. The rest runs in a process of its own, see dispatcher/launch.py.
 """
@@ -30,6 +30,7 @@ from mayfly.fleet.launchers import (
 from mayfly.fleet.submitted import (
     NOT_STARTED,
     REFUSED,
+    SUBMITTED,
     EngineStep,
     SubmittedRunner,
     begin_submit,
@@ -46,10 +47,9 @@ from mayfly.monitoring.printed import printed_text
 from mayfly.settings import Settings
 from mayfly.settings.values import LauncherSettings
 
-SIDE_BY_SIDE = 8  # commands; more would be a burden for the engine
+MAX_PARALLEL_COMMANDS = 8  # more would be a burden for the engine
 LATE_JOB_AGE = timedelta(minutes=2)  # an engine may take in a job this long after its submit has failed
 EXPLAIN_AGE = timedelta(minutes=10)  # an engine notices the end of a node this late
-SUBMITTED = "submitted"  # besides the endings, in the figures of a round
 
 
 class Verdict(NamedTuple):
@@ -90,7 +90,7 @@ def _decide_ended(row: SubmittedRunner, job: EngineJob | None, age: timedelta) -
 
 
 class EngineRound:
-    """The rows are read anew for each round: whatever an earlier one has left undone is done by the next."""
+    """The rows are read anew for each round, which also does what an earlier one has left undone."""
 
     def __init__(
         self, settings: Settings, launcher: LauncherSettings, database: Database, log: Log, until: float
@@ -100,7 +100,8 @@ class EngineRound:
         self.database = database
         self.log = log
         self.until = until  # monotonic: no further submits
-        self.figures = Counter[str]()
+        self.figures = Counter[str]()  # SUBMITTED and endings
+        self.failed_lanes: set[str] = set()  # a runner was refused there, or did not start
         self._refused: dict[str, str] = {}  # by lane: why its launcher has refused a submit
 
     def run(self) -> None:
@@ -140,16 +141,16 @@ class EngineRound:
         if rows and self.launcher.has_log_file and self.launcher.host is None:
             self._prepare_logs()
         failed: set[str] = set()
-        for first in range(0, len(rows), SIDE_BY_SIDE):
+        for first in range(0, len(rows), MAX_PARALLEL_COMMANDS):
             if monotonic() >= self.until:
                 return
             begun = [
                 each
-                for each in rows[first : first + SIDE_BY_SIDE]
+                for each in rows[first : first + MAX_PARALLEL_COMMANDS]
                 if each.lane not in failed and self.database.run(partial(begin_submit, worker_id=each.worker_id))
             ]
             commands = {each: self._submit_command(each) for each in begun}
-            for row, answer in _side_by_side(commands):
+            for row, answer in _run_in_parallel(commands):
                 if not self._note_answer(row, answer):
                     failed.add(row.lane)
 
@@ -216,6 +217,7 @@ class EngineRound:
         if not self.database.run(close):
             return  # it has started meanwhile
         self.figures[ending] += 1
+        self.failed_lanes.add(row.lane)
         if ending == REFUSED:
             self._refused[row.lane] = cause
         phrase = log_messages.submit_refused if ending == REFUSED else log_messages.runner_not_started
@@ -231,13 +233,13 @@ class EngineRound:
             self._write(log_messages.engine_failed(self.launcher.name, command.arguments[0], answer.reason))
 
     def _read_output(self, rows: Sequence[SubmittedRunner]) -> None:
-        """Of a Kubernetes job and the like this is the only place where it is kept."""
+        """The engine is the only place that has it, for example that of a Kubernetes job."""
         commands: dict[SubmittedRunner, EngineCommand] = {}
         for row in rows:
             command = output_command(self.settings, self.launcher, row.worker_id, row.external_id or row.worker_id)
             if command is not None:
                 commands[row] = command
-        for row, answer in _side_by_side(commands):
+        for row, answer in _run_in_parallel(commands):
             if answer.succeeded:
                 output = printed_text(answer.output, self.settings, MAX_OUTPUT_BYTES)
                 self.database.run(partial(note_output, worker_id=row.worker_id, output=output))
@@ -249,13 +251,13 @@ class EngineRound:
         self.log.write(message)
 
 
-def _side_by_side(
+def _run_in_parallel(
     commands: Mapping[SubmittedRunner, EngineCommand],
 ) -> Iterator[tuple[SubmittedRunner, Answer]]:
     """Each answer as it arrives."""
     if not commands:
         return
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with ThreadPoolExecutor(MAX_PARALLEL_COMMANDS) as pool:
         rows = {pool.submit(run, command): row for row, command in commands.items()}
         for each in as_completed(rows):
             yield rows[each], each.result()

@@ -38,7 +38,7 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
         from mayfly.fleet.submitted import has_ended_work  # most installations have no launchers
 
         if has_ended_work(connection, now):
-            yield "an engine is to be asked about a runner that has ended"
+            yield "a runner of a launcher has ended, and a step is left in its engine"
     groups = job_groups(connection)
     for group in groups:
         if group.is_due(now):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mayfly.admin.fleet import STALE_AFTER
 from mayfly.admin.jobs import CappedCount, ReportedProgress, RowView, state_of
 from mayfly.fleet.runners import JobStart
-from mayfly.fleet.submitted import Refusal
+from mayfly.fleet.submitted import RefusedSubmit
 from mayfly.format import format_duration, moment, plural
 from mayfly.queue.pauses import Pause
 from mayfly.schema.tables import CANCELLED, CLAIMED, DONE, NO_HANDLER, RUNNING
@@ -102,7 +102,7 @@ class LaneState:
     jobs_before: CappedCount = NONE_BEFORE  # due jobs that are claimed first
     pool: PoolState | None = None
     queued: int = 0  # those of the running ones that wait in the queue of its launcher
-    refusal: Refusal | None = None  # of the last submit
+    refusal: RefusedSubmit | None = None  # of the last submit
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The commands of launchers, which start runners on other machines: build them, run them, read their answers.
 
-An engine is asked with a bounded command each time; it never decides whether a runner is alive, its lease does.
+Each command has a time limit. An engine never decides whether a runner is alive, its lease does.
 """
 
 import math
@@ -113,7 +113,7 @@ def _filled(text: str, values: Values) -> str:
 # --- reading; pure ----------------------------------------------------------------------------------------
 
 
-class Cause(StrEnum):
+class EngineCause(StrEnum):
     """Why a runner ended, by its engine."""
 
     MEMORY = "out of memory"
@@ -124,14 +124,14 @@ class Cause(StrEnum):
 
 
 # The words of Slurm, and of Kubernetes for jobs, pods and containers.
-CAUSES: Mapping[str, Cause] = {
-    **dict.fromkeys(("OUT_OF_MEMORY", "OOMKilled"), Cause.MEMORY),
-    **dict.fromkeys(("TIMEOUT", "DEADLINE", "DeadlineExceeded"), Cause.TIME_LIMIT),
-    **dict.fromkeys(("PREEMPTED", "Preempting", "PreemptionByScheduler"), Cause.PREEMPTED),
-    **dict.fromkeys(("Evicted", "EvictionByEvictionAPI", "TerminationByKubelet"), Cause.PREEMPTED),
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "NodeLost", "NodeShutdown", "NodeAffinity"), Cause.NODE),
-    **dict.fromkeys(("DeletionByTaintManager", "DeletionByPodGC"), Cause.NODE),
-    "CANCELLED": Cause.CANCELLED,
+CAUSES: Mapping[str, EngineCause] = {
+    **dict.fromkeys(("OUT_OF_MEMORY", "OOMKilled"), EngineCause.MEMORY),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE", "DeadlineExceeded"), EngineCause.TIME_LIMIT),
+    **dict.fromkeys(("PREEMPTED", "Preempting", "PreemptionByScheduler"), EngineCause.PREEMPTED),
+    **dict.fromkeys(("Evicted", "EvictionByEvictionAPI", "TerminationByKubelet"), EngineCause.PREEMPTED),
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "NodeLost", "NodeShutdown", "NodeAffinity"), EngineCause.NODE),
+    **dict.fromkeys(("DeletionByTaintManager", "DeletionByPodGC"), EngineCause.NODE),
+    "CANCELLED": EngineCause.CANCELLED,
 }
 ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "Complete", "Failed", "Succeeded", "BackoffLimitExceeded"})
 
@@ -147,12 +147,12 @@ class EngineJob(NamedTuple):
         return any(each in ENDED or each in CAUSES for each in self.states)
 
     @property
-    def cause(self) -> Cause | None:
+    def cause(self) -> EngineCause | None:
         return next((CAUSES[each] for each in self.states if each in CAUSES), None)
 
 
 def external_id_in(answer: str) -> str | None:
-    """The first word of the last line; before it, a shell may have greeted us. Slurm adds the cluster: 17;west."""
+    """The first word of the last line; a shell may print a greeting before it. Slurm adds the cluster: 17;west."""
     lines = [line.split() for line in answer.splitlines() if line.strip()]
     word = lines[-1][0].partition(";")[0] if lines else ""
     return word if EXTERNAL_ID.fullmatch(word) else None

@@ -15,11 +15,12 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.fleet.runners import Death
 from mayfly.process.identity import Host, Process
 
+SUBMITTED = "submitted"  # in the figures of a cycle, beside the endings
 NOT_STARTED = "not started"
 REFUSED = "refused"
 CANCELLED = "cancelled"
 UNSTARTED_LEASE = timedelta(minutes=2)  # after its deadline for starting: a host without the launcher closes the row
-FOLLOW_UP_FOR = timedelta(hours=1)  # a cancel that fails, and a question about the cause, are repeated for this long
+FOLLOW_UP_FOR = timedelta(hours=1)  # a cancel that fails, and a query of the cause, are repeated for this long
 REFUSED_FOR = timedelta(minutes=10)  # how long a refused submit limits its lane to one try per cycle
 
 UNSTARTED = "launcher IS NOT NULL AND heartbeat_at IS NULL AND finished_at IS NULL"
@@ -32,7 +33,7 @@ FIND_ROW = (
     "SELECT lane, cycle_id, host, machine, pid, pid_started, finished_at, ending, heartbeat_at"
     " FROM mayfly_runners WHERE worker_id = :worker_id AND launcher IS NOT NULL"
 )
-ENGINE_COLUMNS = "worker_id, lane, engine_step, external_id, heartbeat_at, finished_at, cause, log_file"
+ENGINE_COLUMNS = "worker_id, lane, engine_step, external_id, heartbeat_at, finished_at, cause"
 LIVE_ROWS = (
     f"SELECT {ENGINE_COLUMNS} FROM mayfly_runners WHERE finished_at IS NULL AND launcher = :launcher"
     " AND engine_step IS NOT NULL ORDER BY worker_id"
@@ -112,7 +113,7 @@ class Submission:
 
 
 class SubmittedRunner(NamedTuple):
-    """What the engine has to know of a row, or has to do about it."""
+    """The columns of a row that a round in its engine needs."""
 
     worker_id: str
     lane: str
@@ -121,10 +122,9 @@ class SubmittedRunner(NamedTuple):
     has_started: bool = False
     finished_at: datetime | None = None
     cause: str | None = None  # of a live row: why its submit has failed
-    log_file: str | None = None
 
 
-class Refusal(NamedTuple):
+class RefusedSubmit(NamedTuple):
     """The last submit of a lane was refused."""
 
     launcher: str
@@ -196,7 +196,7 @@ def must_stop(connection: Connection, worker_id: str) -> bool:
 
 
 def engine_rows(connection: Connection, launcher: str, now: datetime) -> list[SubmittedRunner]:
-    """Live runners of a launcher, and ended ones that its engine is to be asked about."""
+    """Live runners of a launcher, and ended ones with a step that is left in its engine."""
     values = {"launcher": launcher}
     found = [
         *connection.execute(LIVE_ROWS, values).all(),
@@ -204,14 +204,14 @@ def engine_rows(connection: Connection, launcher: str, now: datetime) -> list[Su
     ]
     return [
         SubmittedRunner(
-            worker_id, lane, EngineStep(step), external_id, beat is not None, end and utc_from_driver(end), cause, log
+            worker_id, lane, EngineStep(step), external_id, beat is not None, end and utc_from_driver(end), cause
         )
-        for worker_id, lane, step, external_id, beat, end, cause, log in found
+        for worker_id, lane, step, external_id, beat, end, cause in found
     ]
 
 
 def has_ended_work(connection: Connection, now: datetime) -> bool:
-    """Whether an engine is to be asked about a runner that has ended."""
+    """Whether a step is left in an engine for a runner that has ended."""
     return connection.execute(ENDED_WORK, {"since": now - FOLLOW_UP_FOR}).first() is not None
 
 
@@ -274,13 +274,13 @@ def close_surplus(connection: Connection, lane: str, number: int, now: datetime)
     ]
 
 
-def refusals(connection: Connection, now: datetime) -> dict[str, Refusal]:
+def refusals(connection: Connection, now: datetime) -> dict[str, RefusedSubmit]:
     """By lane, where the last submit was refused."""
     since = {"since": now - REFUSED_FOR}
-    found: dict[str, tuple[Refusal, Any]] = {}
+    found: dict[str, tuple[RefusedSubmit, Any]] = {}
     for lane, launcher, cause, planned_at, at in connection.execute(REFUSALS, since).all():
         times = found[lane][0].times + 1 if lane in found else 1
-        found[lane] = Refusal(launcher, cause or "", utc_from_driver(at), times), planned_at
+        found[lane] = RefusedSubmit(launcher, cause or "", utc_from_driver(at), times), planned_at
     accepted = dict(connection.execute(ACCEPTED, since).all()) if found else {}
     return {
         lane: refusal

@@ -257,6 +257,6 @@ def test_a_cycle_is_not_idle_while_an_engine_is_to_be_asked(database: Database, 
 
     found = database.read(lambda c: list(reasons(c, settings, tmp_path, now)))
 
-    assert found == ["an engine is to be asked about a runner that has ended"]
+    assert found == ["a runner of a launcher has ended, and a step is left in its engine"]
     database.run(lambda c: end_step(c, "worker-1", EngineStep.CANCEL))
     assert database.read(lambda c: list(reasons(c, settings, tmp_path, now))) == []

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mayfly.fleet import launchers
-from mayfly.fleet.launchers import Cause, EngineJob, external_id_in, jobs_in
+from mayfly.fleet.launchers import EngineCause, EngineJob, external_id_in, jobs_in
 from mayfly.settings import Settings
 from tests.unit.settings.factories import settings_in
 
@@ -171,19 +171,19 @@ def test_the_id_of_a_submitted_runner(answer: str, external_id: str | None) -> N
         ("COMPLETING", False, None),
         ("COMPLETED", True, None),
         ("FAILED", True, None),
-        ("OUT_OF_MEMORY", True, Cause.MEMORY),
-        ("TIMEOUT", True, Cause.TIME_LIMIT),
-        ("PREEMPTED", True, Cause.PREEMPTED),
-        ("NODE_FAIL", True, Cause.NODE),
-        ("CANCELLED", True, Cause.CANCELLED),
+        ("OUT_OF_MEMORY", True, EngineCause.MEMORY),
+        ("TIMEOUT", True, EngineCause.TIME_LIMIT),
+        ("PREEMPTED", True, EngineCause.PREEMPTED),
+        ("NODE_FAIL", True, EngineCause.NODE),
+        ("CANCELLED", True, EngineCause.CANCELLED),
         ("Running <none> <none> <none> <none> <none>", False, None),
-        ("Failed <none> <none> <none> <none> OOMKilled", True, Cause.MEMORY),
-        ("Failed <none> <none> DeletionByTaintManager <none> <none>", True, Cause.NODE),
-        ("<none> <none> DeadlineExceeded <none> <none> <none>", True, Cause.TIME_LIMIT),
+        ("Failed <none> <none> <none> <none> OOMKilled", True, EngineCause.MEMORY),
+        ("Failed <none> <none> DeletionByTaintManager <none> <none>", True, EngineCause.NODE),
+        ("<none> <none> DeadlineExceeded <none> <none> <none>", True, EngineCause.TIME_LIMIT),
         ("<none> Complete <none> <none> <none> <none>", True, None),
     ],
 )
-def test_the_states_of_engines(states: str, has_ended: bool, cause: Cause | None) -> None:
+def test_the_states_of_engines(states: str, has_ended: bool, cause: EngineCause | None) -> None:
     """Words of Slurm and of Kubernetes."""
     job = jobs_in(f"{WORKER} 17 {states}\n", [WORKER])[WORKER]
 
@@ -198,7 +198,7 @@ def test_a_job_and_its_pod_are_one_runner() -> None:
     found = jobs_in(f"{job}\n{pod}\n", [WORKER])
 
     assert found == {WORKER: EngineJob(WORKER, ("BackoffLimitExceeded", "Failed", "OOMKilled"))}
-    assert found[WORKER].cause is Cause.MEMORY
+    assert found[WORKER].cause is EngineCause.MEMORY
 
 
 def test_other_lines_of_a_status_are_ignored() -> None:
