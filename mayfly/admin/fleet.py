@@ -8,7 +8,7 @@ from mayfly import json_text
 from mayfly.admin.auth import Actor, AuditEntry, audited
 from mayfly.admin.jobs import facts_of, read_row, read_views, view_statement
 from mayfly.clock import milliseconds
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownName
@@ -202,8 +202,8 @@ def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, Run
     """By id, those whose rows are still kept."""
     if not names:
         return {}
-    values = {f"name_{number}": name for number, name in enumerate(sorted(set(names)))}
-    source = f"mayfly_runners WHERE worker_id IN ({', '.join(f':{each}' for each in values)})"
+    values = numbered_parameters(sorted(set(names)), "name")
+    source = f"mayfly_runners WHERE worker_id IN ({placeholders(values)})"
     return {each.worker_id: each for each in _read_runners(connection, source, values)}
 
 

@@ -56,7 +56,6 @@ LIVE_ON_HOST = (
     "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
     " AND launcher IS NULL"
 )
-ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 @dataclass(frozen=True)
@@ -329,11 +328,11 @@ def job_starts(running: str | None) -> tuple[JobStart, ...]:
 
 def starts_by_runner(connection: Connection, worker_ids: Iterable[str]) -> dict[str, dict[int, datetime]]:
     """The starts of the jobs that these runners run, by job; runners without figures are missing."""
-    values = {f"name_{number}": name for number, name in enumerate(sorted(set(worker_ids)))}
+    values = numbered_parameters(sorted(set(worker_ids)), "name")
     if not values:
         return {}
-    named = ", ".join(f":{each}" for each in values)
-    found = connection.execute(f"SELECT worker_id, running FROM mayfly_runners WHERE worker_id IN ({named})", values)
+    query = f"SELECT worker_id, running FROM mayfly_runners WHERE worker_id IN ({placeholders(values)})"
+    found = connection.execute(query, values)
     return {worker_id: dict(job_starts(running)) for worker_id, running in found.all() if running}
 
 
