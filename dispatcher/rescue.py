@@ -21,7 +21,6 @@ from mayfly.fleet.runners import (
     Death,
     EndedRunner,
     LiveRunner,
-    close_runner,
     close_runners,
     is_external,
     live_runners,
@@ -73,7 +72,7 @@ class Exit:
     code: int  # the exit code, or the negative signal number
     status: RunnerStatus
     ended: float  # monotonic
-    peak_memory: int = 0
+    peak_memory: int = 0  # bytes; 0: unknown
     killed_for: KilledFor | None = None
     output_end: str = ""  # the last kilobytes that it printed
 
@@ -105,7 +104,7 @@ class Exit:
 
     @property
     def reason(self) -> str:
-        peak = f", peak memory {self.peak_memory >> 20} MB"
+        peak = f", peak memory {self.peak_memory >> 20} MB" if self.peak_memory else ""
         if self.killed_for is KilledFor.MEMORY:
             return f"its memory grew above WORKER_MEMORY and the runner was killed{peak}"
         if self.signal is not None:
@@ -192,7 +191,7 @@ def exit_of(death: Death, now: datetime) -> Exit:
         RunningJob(job_id, ended - (now - started).total_seconds(), None) for job_id, started in death.running.items()
     )
     killed_for = KilledFor.TIME if death.ending == Ending.TIMEOUT else None
-    code = -death.signal if death.signal is not None else death.exit_code or exits.ERROR
+    code = -death.signal if death.signal is not None else death.exit_code or exits.SUCCESS
     return Exit(code, RunnerStatus(running=running), ended, killed_for=killed_for)
 
 
@@ -294,16 +293,8 @@ class Rescuer:
         rescued = self._rescue(
             runner.worker_id, runner.lane, lambda job, held: self._judge_lost(runner, job, held, status)
         )
-        self._close_lost(runner, status)
+        close_lost(self.context.database, runner.worker_id, status, runner.death)
         self.context.log.write(log_messages.runner_lost(runner.worker_id, runner.lane, rescued))
-
-    def _close_lost(self, runner: LiveRunner, status: RunnerStatus | None) -> None:
-        database, death = self.context.database, runner.death
-        if death is None:
-            return close_lost(database, runner.worker_id, status)
-        ended, now = EndedRunner(death.ending), database.clock.now()
-        database.run(lambda connection: close_runner(connection, runner.worker_id, ended, now))
-        return None
 
     def _judge_lost(
         self, runner: LiveRunner, job: Job, held: int, status: RunnerStatus | None

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from mayfly.db.connection import Connection, numbered_parameters, placeholders
 from mayfly.db.database import Database
 from mayfly.db.dialects import Dialect
-from mayfly.fleet.runners import LOST, EndedRunner, LiveRunner, close_runner, live_runners
+from mayfly.fleet.runners import LOST, Death, EndedRunner, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
 from mayfly.log_messages import LogMessage, job_failed
 from mayfly.process import timing
@@ -103,8 +103,9 @@ def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) ->
     return found
 
 
-def close_lost(database: Database, worker_id: str, status: RunnerStatus | None) -> None:
-    ended = EndedRunner(LOST)
+def close_lost(database: Database, worker_id: str, status: RunnerStatus | None, death: Death | None = None) -> None:
+    """The row keeps the figures that the lease keeper of a submitted runner has noted with its death."""
+    ended = EndedRunner(LOST if death is None else death.ending)
     if status is not None:
         ended = EndedRunner(LOST, jobs_done=status.done, jobs_failed=status.failed, average_ms=status.average_ms)
     now = database.clock.now()

@@ -1,14 +1,16 @@
 """How a runner exited, and the outcome of each job that it held."""
 
 import signal
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.rescue import Exit, KilledFor, dumped_stack, judge, judge_lost
+from dispatcher.rescue import Exit, KilledFor, dumped_stack, exit_of, judge, judge_lost
 from dispatcher.summary import Ending
+from mayfly.fleet.runners import Death
 from mayfly.process import exits
 from mayfly.process.status_page import RunnerStatus, RunningJob
 from mayfly.queue import policy
@@ -316,3 +318,24 @@ def test_a_timeout_with_several_running_jobs_applies_to_each_by_its_timeout() ->
     kinds = [judge(make_job(id=each), exit_, WINDOW, CONTEXT)[0].kind for each in (RUNNING, 8)]
 
     assert kinds == [OutcomeKind.TIMED_OUT, OutcomeKind.RELEASED]
+
+
+# --- submitted runners ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "killed_by", "how"),
+    [
+        (0, None, "exited with code 0 in the middle of the job"),
+        (3, None, "exited with code 3 in the middle of the job"),
+        (None, signal.SIGSEGV, "was killed by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_a_noted_death_is_a_crash_of_its_job(exit_code: int | None, killed_by: int | None, how: str) -> None:
+    """With the exit code or signal that the lease keeper has seen; the peak memory is unknown."""
+    death = Death("crash", exit_code, killed_by, {RUNNING: NOON - timedelta(seconds=12)})
+
+    outcome, duration_ms = judge(make_job(id=RUNNING), exit_of(death, NOON), WINDOW, CONTEXT)
+
+    assert outcome == policy.after_crash(make_job(id=RUNNING), f"the runner {how}", CONTEXT)
+    assert duration_ms == pytest.approx(12_000, abs=1)
