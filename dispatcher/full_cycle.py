@@ -114,7 +114,8 @@ class FullCycle:
 
     def conditions(self, has_free_slot: bool = True) -> LaneConditions:
         results = self.rescuer.results
-        skipped = results.broken_lanes if has_free_slot else self.linger.lanes_to_skip(results.broken_lanes)
+        unserved = results.broken_lanes | self.launch.busy_lanes
+        skipped = unserved if has_free_slot else self.linger.lanes_to_skip(unserved)
         idle = self.supervisor.idle_by_lane() if self.context.settings.longest_linger else None
         slow = Counter(runner.lane for runner, _job in self.supervisor.slow_runners())
         return LaneConditions(frozenset(skipped), idle, results.sliced, slow, self.linger.expected())

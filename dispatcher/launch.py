@@ -16,7 +16,15 @@ from dispatcher.steps import CycleStep
 from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.fleet.submitted import CANCELLED, NOT_STARTED, REFUSED, Submission, close_overdue, close_surplus
+from mayfly.fleet.submitted import (
+    CANCELLED,
+    NOT_STARTED,
+    REFUSED,
+    SUBMITTED,
+    Submission,
+    close_overdue,
+    close_surplus,
+)
 from mayfly.process import exits, timing
 from mayfly.process.fork import forget_signals, fork_into
 from mayfly.settings.values import LauncherSettings
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from dispatcher.full_cycle import FullCycle
 
 SUBMIT_SHARE = 0.5  # of its time; the rest is for the status and for what follows from it
-MAX_FIGURES_BYTES = 4096
+MAX_REPORT_BYTES = 64 << 10  # what a pipe holds
 
 
 class EngineProcess:
@@ -59,12 +67,14 @@ class EngineProcess:
                 except Exception as error:  # noqa: BLE001 - also a bug of ours must reach the log
                     reason = f"{type(error).__name__}: {error}"
                     context.log.write(log_messages.engine_failed(launcher.name, "the work of this cycle", reason))
-                os.write(write, json.dumps(round_.figures).encode())
+                report = {"figures": round_.figures, "failed_lanes": sorted(round_.failed_lanes)}
+                os.write(write, json.dumps(report).encode())
             return exits.SUCCESS
 
         self._pid = fork_into(run)
         os.close(write)
         self.figures = Counter[str]()
+        self.failed_lanes: set[str] = set()
 
     def has_ended(self) -> bool:
         """Ends it when its time is up; what it has not done, the next cycle does."""
@@ -74,7 +84,9 @@ class EngineProcess:
         if pid == 0:
             self.kill()
         with suppress(ValueError):
-            self.figures.update(json.loads(os.read(self._read, MAX_FIGURES_BYTES)))
+            report = json.loads(os.read(self._read, MAX_REPORT_BYTES))
+            self.figures.update(report["figures"])
+            self.failed_lanes.update(report["failed_lanes"])
         self.close()
         return True
 
@@ -100,6 +112,12 @@ class LaunchStep(CycleStep):
     def is_busy(self) -> bool:
         return bool(self._processes or self._waiting)
 
+    @property
+    def busy_lanes(self) -> frozenset[str]:
+        """Lanes of launchers whose commands run: they are planned when it is known whether a submit was refused."""
+        busy = {each.launcher.name for each in self._processes}
+        return frozenset(name for name, lane in self.context.settings.lanes.items() if lane.launcher in busy)
+
     def before_plan(self) -> None:
         """Runners that have not started in time are planned again in this cycle."""
         if not self.context.settings.launchers:
@@ -124,9 +142,7 @@ class LaunchStep(CycleStep):
         self._waiting.update(each.launcher for each in submissions)
 
     def on_tick(self) -> None:
-        for each in [each for each in self._processes if each.has_ended()]:
-            self._processes.remove(each)
-            self._figures.update(each.figures)
+        self._collect()
         if self.cycle.supervisor.may_spawn and not self.cycle.has_failed:
             self._start()
         else:  # what is not submitted yet is left to the next cycle
@@ -137,8 +153,8 @@ class LaunchStep(CycleStep):
         self._end_all()
 
     def summary_lines(self) -> list[str]:
-        names = {"submitted": "submitted", REFUSED: "refused", NOT_STARTED: "not started", CANCELLED: "cancelled"}
-        shown = [f"{name}: {self._figures[key]}" for key, name in names.items() if self._figures[key]]
+        names = (SUBMITTED, REFUSED, NOT_STARTED, CANCELLED)
+        shown = [f"{name}: {self._figures[name]}" for name in names if self._figures[name]]
         return [f"Runners of launchers {', '.join(shown)}"] if shown else []
 
     def _start(self) -> None:
@@ -152,11 +168,18 @@ class LaunchStep(CycleStep):
             closers = (self.cycle.lock.close, self.cycle.supervisor.close_in_child)
             self._processes.append(EngineProcess(self.context.settings.launchers[name], self.context, closers))
 
+    def _collect(self) -> None:
+        """The figures of those that have ended, and the lanes to which this cycle submits no other runner."""
+        for each in [each for each in self._processes if each.has_ended()]:
+            self._processes.remove(each)
+            self._figures.update(each.figures)
+            self.cycle.rescuer.results.broken_lanes.update(each.failed_lanes)
+
     def _end_all(self) -> None:
+        self._collect()
         for each in self._processes:
-            if not each.has_ended():
-                each.kill()
-                each.close()
+            each.kill()
+            each.close()
         self._processes.clear()
 
     def _cancel_surplus(self) -> None:

@@ -226,9 +226,9 @@ class Linger(CycleStep):
             empty = {each.lane for each in counted.due if not each.pending}
             self.cycle.supervisor.release_waiting(sorted(empty, key=self._schedule.last_job_at), needed)
 
-    def lanes_to_skip(self, broken: Iterable[str]) -> frozenset[str]:
-        """Lanes for which a poll starts no runners: those that do not linger, and those whose runners fail."""
-        return frozenset(broken).union(lane for lane in self._lanes if not self._lingers(lane))
+    def lanes_to_skip(self, unserved: Iterable[str]) -> frozenset[str]:
+        """Lanes for which a poll starts no runners: these, and those that do not linger."""
+        return frozenset(unserved).union(lane for lane in self._lanes if not self._lingers(lane))
 
     def _waiting(self) -> Collection[str]:
         """Lanes in which a runner of this dispatcher waits."""

@@ -195,6 +195,17 @@ def test_a_refused_submit_is_reported_everywhere(embedded: Installation, fake: E
     wait_until(lambda: embedded.statuses() == {"done": 22}, "the lane is drained")
 
 
+def test_a_dispatcher_that_lingers_tries_a_refused_submit_once(embedded: Installation, fake: Engine) -> None:
+    """Although its lane has due jobs all the time."""
+    fake.set("refuse", "sbatch: error: invalid partition specified: gpu")
+    embedded.enqueue("noop", lane="remote")
+
+    embedded.dispatch(LINGER="4")
+
+    assert [each.ending for each in rows(embedded)] == ["refused"]
+    assert "Polls while lingering" in embedded.log
+
+
 def test_a_runner_that_does_not_start_is_planned_again(embedded: Installation, tmp_path: Path) -> None:
     """It is cancelled in the engine; a late process exits without claiming."""
     fake = Engine(embedded, start_timeout="2s")
