@@ -19,12 +19,11 @@ from mayfly.schema.tables import SOURCE
 Row = Sequence[Any]  # in the order of CLAIMED_COLUMNS
 HAS_RARE_FIELDS = 2  # added to `suspect` where a job has any of the columns that few jobs have
 
-# By primary key only, so that two claims cannot deadlock.
-CLAIM = (
+SET_OWNER = (
     "UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now,"
-    " lease_until = :lease_until, started_at = NULL, attempts = attempts + 1,"
-    " claims = claims + 1 WHERE {ids of id}"
+    " lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1"
 )
+CLAIM = f"{SET_OWNER} WHERE {{ids of id}}"  # by primary key only, so that two claims cannot deadlock
 # A suspect counts as started: its runner died while running it, or may have.
 RARE_FIELDS = (
     "SELECT id, CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END, expires_at,"
@@ -39,10 +38,16 @@ MARKER = (
     f" OR releases > 0 OR unknown_since IS NOT NULL OR unique_key LIKE '{SOURCE}%'"
     f" THEN {HAS_RARE_FIELDS} ELSE 0 END"
 )
-_COLUMNS = "id, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key"
-CLAIMED_COLUMNS = f"{_COLUMNS}, {MARKER}"
+
+
+def _columns(attempts: str = "attempts", claims: str = "claims") -> str:
+    return f"id, type, payload, {attempts}, max_attempts, {claims}, crashes, interruptions, run_at, group_key"
+
+
+CLAIMED_COLUMNS = f"{_columns()}, {MARKER}"
+COLUMNS_BEFORE_CLAIM = f"{_columns('attempts - 1', 'claims - 1')}, {MARKER}"  # the same, selected after the claim
 # What every other statement selects for `job_from_row`.
-JOB_COLUMNS = f"lane, suspect, stalled, forgiven, releases, unique_key, {_COLUMNS}"
+JOB_COLUMNS = f"lane, suspect, stalled, forgiven, releases, unique_key, {_columns()}"
 
 
 @dataclass(frozen=True)

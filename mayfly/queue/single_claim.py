@@ -8,15 +8,14 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import Dialect, Values
 from mayfly.errors import DatabaseBusy
-from mayfly.queue.claim import CLAIM, CLAIMED_COLUMNS, MARKER, Claimant, Claimed, Row
+from mayfly.queue.claim import COLUMNS_BEFORE_CLAIM, MARKER, SET_OWNER, Claimant, Claimed, Row
 
-ID = "{ids of id}"  # where CLAIM has the condition for several jobs
 # Only a job that needs no second statement: no suspect, and none of the rare fields.
 IS_PLAIN = f"lane = :lane AND status = 'pending' AND run_at <= :now AND {MARKER} = 0"
-# As they were before the claim, like the rows of other claims.
-COLUMNS = CLAIMED_COLUMNS.replace(" attempts,", " attempts - 1,").replace(" claims,", " claims - 1,")
-CLAIM_IF_PLAIN = CLAIM.replace(ID, f"id = :id AND {IS_PLAIN}")
-SELECT_CLAIMED = f"SELECT {COLUMNS} FROM mayfly_jobs WHERE id = :id AND worker_id = :worker_id AND locked_at = :now"
+CLAIM_IF_PLAIN = f"{SET_OWNER} WHERE id = :id AND {IS_PLAIN}"
+SELECT_CLAIMED = (
+    f"SELECT {COLUMNS_BEFORE_CLAIM} FROM mayfly_jobs WHERE id = :id AND worker_id = :worker_id AND locked_at = :now"
+)
 
 
 def claim_single(database: Database, claimant: Claimant, job_id: int, now: datetime) -> Claimed | None:
@@ -52,4 +51,4 @@ def _claim_by_id(connection: Connection, values: Values) -> Sequence[Row]:
 def returning_statement(dialect: Dialect) -> str:
     """A row that another transaction has locked is skipped."""
     free = f"id = (SELECT id FROM mayfly_jobs WHERE id = :id AND {IS_PLAIN}{dialect.claim_lock})"
-    return f"{CLAIM.replace(ID, free)} RETURNING {COLUMNS}"
+    return f"{SET_OWNER} WHERE {free} RETURNING {COLUMNS_BEFORE_CLAIM}"
