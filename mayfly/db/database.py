@@ -106,7 +106,10 @@ class Database:
         return self._join_or_repeat(work, Unit.TRANSACTION, repeatable)
 
     def once(self, work: Callable[[Connection], T], *, repeatable: bool = True, max_tries: int = MAX_TRIES) -> T:
-        """The same for a single statement: one round trip to a server instead of three."""
+        """The same for a single statement: one round trip to a server instead of three.
+
+        A lost connection is repeated once, even if `max_tries` is 1.
+        """
         return self._join_or_repeat(work, Unit.STATEMENT, repeatable, max_tries)
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -227,11 +230,12 @@ class Database:
                     raise
                 if monotonic() >= self.deadline:  # the driver has replaced the exception of the alarm by its own
                     raise errors.DatabaseTooSlow(self.name) from error
-                if is_committing and was_cut and not repeatable:
+                kind = self.dialect.error_kind(original)
+                may_have_happened = is_committing and was_cut and kind is not ErrorKind.STANDBY
+                if may_have_happened and not repeatable:
                     raise errors.CommitUnknown(self.name, reason_of(original)) from error
                 # After deadlocks and the like; and once, on a new connection, if the old one was closed.
-                was_refused = self.dialect.error_kind(original) in REPEATED
-                if not (was_refused and tries < max_tries) and not (was_cut and tries == 1):
+                if not (kind in REPEATED and tries < max_tries) and not (was_cut and tries == 1):
                     raise self._explain(original) from error
                 self.repeats += 1
                 pause_between(0, FIRST_PAUSE_SECONDS * 2**tries)

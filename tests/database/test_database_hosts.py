@@ -132,6 +132,19 @@ def test_a_primary_that_became_a_standby_is_left(restartable_url: str) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("module_server", ["postgres"], indirect=True)
+def test_a_statement_that_must_not_run_twice_is_repeated_after_a_standby_refused_it(restartable_url: str) -> None:
+    """An INSERT of enqueue(): a standby has executed nothing, so its outcome is known."""
+    with proxied(restartable_url) as (_proxy, second):
+        database = Database(on_hosts(restartable_url, restartable_url, second))
+        database.read(lambda connection: connection.execute("SET default_transaction_read_only = on"))
+
+        inserted = database.once(lambda connection: connection.execute(INSERT).rowcount, repeatable=False)
+
+    assert (inserted, database.repeats) == (1, 1)
+    database.close()
+
+
 def test_a_read_only_host_is_skipped_and_named(restartable_url: str, restartable_server: PrivateServer) -> None:
     """`mayfly doctor` shows it too."""
     set_read_only(restartable_server, restartable_url, "ON")
