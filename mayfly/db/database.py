@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 from mayfly import errors
 from mayfly.clock import MAX_SILENT_SKEW, Clock, clock_from, host_now, monotonic, pause_between
 from mayfly.db.connection import Connection, ConnectionPool
-from mayfly.db.dialects import Dialect, ErrorKind, Unit, dialect_of_url, utc_from_driver
-from mayfly.db.hosts import DatabaseHosts, reason_of
+from mayfly.db.dialects import Dialect, ErrorKind, Unit, dialect_of_url, reason_of, utc_from_driver
+from mayfly.db.hosts import DatabaseHosts
 from mayfly.settings.values import mask_password
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mayfly.db.dialects import Dialect, ErrorKind, dialect_of_url
+from mayfly.db.dialects import Dialect, ErrorKind, dialect_of_url, reason_of
 from mayfly.errors import DatabaseAway
 from mayfly.settings.values import host_urls, mask_password
 
@@ -67,8 +67,3 @@ def host_name(url: str) -> str:
     """host:port of a URL with a single host, for messages."""
     address = url.rpartition("@")[2] if "@" in url else url.partition("://")[2]
     return address.partition("/")[0]
-
-
-def reason_of(error: BaseException) -> str:
-    """The first line of a driver's error."""
-    return str(error).strip().partition("\n")[0].rstrip(".")

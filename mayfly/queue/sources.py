@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from mayfly.db.connection import Connection
-from mayfly.db.dialects import ErrorKind, TableColumns
-from mayfly.db.hosts import reason_of
+from mayfly.db.dialects import ErrorKind, TableColumns, reason_of
 from mayfly.errors import SourceUnusable
 from mayfly.queue.source_table import ALIAS, SourceTable
 from mayfly.settings.values import SourceSettings

@@ -285,6 +285,11 @@ def _percent_style(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).replace("\\:", ":")
 
 
+def reason_of(error: BaseException) -> str:
+    """The first line of a driver's error."""
+    return str(error).strip().partition("\n")[0].rstrip(".")
+
+
 def utc_from_driver(value: datetime | str) -> datetime:
     """From a time as any of the drivers returns it: without a zone it is UTC; SQLite stores texts."""
     if isinstance(value, str):

@@ -16,8 +16,7 @@ from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 
 from mayfly.clock import monotonic, pause_between
-from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
-from mayfly.db.hosts import reason_of
+from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url, reason_of
 from mayfly.errors import OldCodeRuns, SchemaUnknown, TablesBusy
 from mayfly.format import format_duration
 from mayfly.schema import missing_embedded
