@@ -149,7 +149,12 @@ class LeaseKeeper:
 
     def _note_end(self, code: int) -> None:
         """If the runner could not close its row: its lease ends, and the next cycle settles its jobs."""
-        status, worker_id, now = self.page.read(), self.assignment.worker_id, self.database.clock.now()
+        with suppress(MayflyError):  # if the database is unreachable, its lease expires
+            self._note_death(self.page.read(), code)
+        self.page.path.unlink(missing_ok=True)
+
+    def _note_death(self, status: RunnerStatus, code: int) -> None:
+        worker_id, now = self.assignment.worker_id, self.database.clock.now()
         death = death_of(status, code, monotonic(), now)
 
         def note(connection: Connection) -> None:
@@ -159,9 +164,7 @@ class LeaseKeeper:
                 if status.may_be_uncounted:
                     count_unseen(connection, worker_id, status)
 
-        with suppress(MayflyError):  # if the database is unreachable, its lease expires
-            self.database.run(note)
-        self.page.path.unlink(missing_ok=True)
+        self.database.run(note)
 
     def _limit_memory(self) -> None:
         if self.memory_limit is None:

@@ -25,7 +25,6 @@ MAX_REFERENCES = 100
 MAX_SUBJECT_LENGTH, MAX_NAME_LENGTH, MAX_TYPE_LENGTH, MAX_ADDRESS_LENGTH = 500, 255, 190, 320
 ID = re.compile(r"<([^<>\s]{1,998})>")
 FALLBACK_CHARSETS = ("utf-8", "cp1252")  # what mail without a valid charset is written in
-REPORTS = ("multipart/report", "message/delivery-status", "message/feedback-report")
 
 
 @dataclass(frozen=True)
