@@ -138,7 +138,7 @@ class FullCycle:
         self.linger.note_plan()
 
     def _start(self, planned: Planned, taken: int = 0) -> None:
-        """Waiting lanes are offered before a runner could look for one."""
+        """Waiting lanes are offered before a runner can take one."""
         begins_with = interrupted_first(self.context, planned)
         waiting = {lane: jobs[0] for lane, jobs in begins_with.items()} if planned.is_first else None
         self.waiting_lanes.offer(planned.cycle_id, planned.plan, taken, waiting)

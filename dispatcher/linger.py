@@ -1,7 +1,7 @@
 """Lingering: the dispatcher stays for the minute, polls for due jobs, and hands over to the next dispatcher.
 
-A lane with a runner that waits for jobs is polled by that runner; its dispatcher only looks for more work than one
-runner can do.
+A lane with a runner that waits for jobs is polled by that runner; its dispatcher only detects more work than
+one runner can do.
 """
 
 from collections.abc import Collection, Container, Iterable
@@ -126,7 +126,7 @@ class Linger(CycleStep):
         super().__init__(cycle)
         self._until = self.context.lingers_until(self.context.settings.longest_linger)
         self._schedule = PollSchedule(self.context.settings.poll_interval, monotonic())
-        self._lingers_until = cache(self._find_end)  # asked for every lane at every poll
+        self._lingers_until = cache(self._find_end)  # called for every lane at every poll
         self._lanes: set[str] = set()
         self._jobs_run: dict[str, int] = {}  # by worker_id
         self._expected: frozenset[str] = frozenset()

@@ -33,7 +33,7 @@ class Supervisor:
         self._context = context
         self._log = context.log
         self.deadline = context.deadline
-        self._memory_limit = cache(lambda lane: context.settings.lane(lane).worker_memory)  # asked at every tick
+        self._memory_limit = cache(lambda lane: context.settings.lane(lane).worker_memory)  # called at every tick
         self._spawner = Spawner(
             context.settings,
             context.directory,

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Sequence
 from functools import cached_property, partial
 
 import click
@@ -187,15 +188,23 @@ def interrupt(timeout: float, dry_run: bool) -> int:
     to finish; then it is released without using an attempt. Exit code 1 if one is still running after the timeout.
     """
     settings = load_settings()
-    submitted = SubmittedRunners(settings)
     found = all_here(state_dir(settings))
     if not found:
         click.echo("No dispatcher is running on this host.")
     for each in found:
         click.echo(f"Dispatcher {each.process.pid} {_activity(each)}.")
+    deadline = monotonic() + timeout
+    code = exits.SUCCESS if dry_run else _stop_dispatchers(found, timeout)
+    submitted = SubmittedRunners(settings)  # after the dispatchers: they submit no more, and need no database to stop
     submitted.show()
     if dry_run or not (found or submitted.live):
-        return exits.SUCCESS
+        return code
+    code = max(code, submitted.stop(deadline))
+    _record_interrupt(settings)
+    return code
+
+
+def _stop_dispatchers(found: Sequence[Dispatcher], timeout: float) -> int:
     for each in found:  # signal all of them before waiting for the first
         each.process.send_signal(signal.SIGTERM)
     deadline, code = monotonic() + timeout, exits.SUCCESS
@@ -205,8 +214,6 @@ def interrupt(timeout: float, dry_run: bool) -> int:
         else:
             click.echo(f"Dispatcher {each.process.pid} is still running after {timeout:g} s: use a longer --timeout.")
             code = exits.ERROR
-    code = max(code, submitted.stop(deadline))  # after the dispatchers: they submit no more
-    _record_interrupt(settings)
     return code
 
 

@@ -77,7 +77,7 @@ def output_command(
 
 
 def log_file(settings: Settings, launcher: LauncherSettings, worker_id: str) -> str | None:
-    """Where the engine writes what a runner prints, if the launcher says so."""
+    """Where the engine writes what a runner prints, if the launcher names a file."""
     return f"{settings.log_dir}/runners/{worker_id}.log" if launcher.has_log_file else None
 
 

@@ -1,6 +1,7 @@
 """Launchers: an engine starts the runners of a lane; the lease decides, the engine explains."""
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import psutil
 import pytest
 from sqlalchemy import select
 
+from mayfly.fleet.cycles import Dispatcher
+from mayfly.process.identity import Process, start_time
 from mayfly.schema.metadata import runners
 from tests.process import engine
 from tests.process.installation import CHECKOUT, Installation, wait_until
@@ -308,6 +311,25 @@ def test_interrupt_reaches_submitted_runners(embedded: Installation, fake: Engin
     assert interrupt.returncode == 0
     assert sorted(each.ending for each in rows(embedded)) == ["cancelled", "ok"]
     assert embedded.statuses()["done"] < 10
+
+
+def test_interrupt_ends_dispatchers_without_the_database(tmp_path: Path) -> None:
+    """It needs the database for the runners of launchers only."""
+    away = Installation(tmp_path, "mysql://shop:hunter2@127.0.0.1:1/shop")
+    write_toml(away, '[launchers.slurm]\nsubmit = ["sbatch", "{command}"]\n[lanes.a]\nlauncher = "slurm"\n')
+    away.dispatch()
+    [lock] = (tmp_path / "state").rglob("dispatcher.lock")
+    dispatcher = subprocess.Popen(["sleep", "600"])
+    try:
+        lock.write_text(Dispatcher(Process(dispatcher.pid, start_time(dispatcher.pid) or 0)).as_text())
+
+        ended = away.run("mayfly", "interrupt")
+
+        assert dispatcher.wait(60) == -signal.SIGTERM
+        assert (ended.returncode, "can't be reached" in ended.stderr) == (1, True)
+    finally:
+        dispatcher.kill()
+        dispatcher.wait()
 
 
 def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation, fake: Engine) -> None:
