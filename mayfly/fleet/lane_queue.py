@@ -1,6 +1,6 @@
 """The lanes that wait for a slot of this host: listed by the dispatcher, taken one by one by runners that are done.
 
-The list is a file of the state directory. It only lists where to go next: whether a runner may work there is decided
+The list is a file of the state directory. It only names where to go next: whether a runner may work there is decided
 by the tables (`enter_lane` in mayfly.fleet.runners), because other hosts start runners, too.
 """
 

@@ -79,3 +79,14 @@ def proxied(url: str) -> Iterator[tuple[Proxy, str]]:
     proxy = Proxy(parsed.host, parsed.port)
     yield proxy, parsed.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
     proxy.close()
+
+
+def unanswered_connections(listener: socket.socket) -> int:
+    """The number of connection attempts at a listener that accepts none of them."""
+    listener.setblocking(False)
+    found = 0
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            found += 1
+    return found

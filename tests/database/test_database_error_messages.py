@@ -3,7 +3,6 @@
 import socket
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from mayfly.errors import (
 from mayfly.schema.migrations import migrate
 from mayfly.schema.tables import require_version
 from tests.database.factories import run_sql, servers_only, sqlite_only
+from tests.database.lossy_proxy import unanswered_connections
 
 SECRET = "correct-horse"
 
@@ -89,7 +89,7 @@ def test_a_server_that_does_not_answer_is_unreachable(migrated_url: str, monkeyp
 
         error = failure_of(silent.render_as_string(hide_password=False))
 
-        waited, calls = monotonic() - started, calls_at(listener)
+        waited, calls = monotonic() - started, unanswered_connections(listener)
     assert isinstance(error, DatabaseAway)
     assert (calls, waited < 60) == (1, True)
 
@@ -187,14 +187,3 @@ def failure_of(url: str) -> BaseException:
     finally:
         database.close()
     return caught.value
-
-
-def calls_at(listener: socket.socket) -> int:
-    """The number of connection attempts without an answer."""
-    listener.setblocking(False)
-    calls = 0
-    with suppress(BlockingIOError):
-        while True:
-            listener.accept()[0].close()
-            calls += 1
-    return calls

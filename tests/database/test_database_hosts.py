@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 from sqlalchemy import make_url, text
@@ -14,7 +13,7 @@ from mayfly.db.dialects import ErrorKind
 from mayfly.errors import DatabaseAway
 from mayfly.schema.migrations import migrate
 from tests.database.factories import servers_only
-from tests.database.lossy_proxy import proxied
+from tests.database.lossy_proxy import proxied, unanswered_connections
 from tests.servers import PrivateServer
 
 CLOSED = "127.0.0.1:1"
@@ -77,17 +76,7 @@ def test_a_host_that_hangs_costs_one_connect_timeout(
         database.close()
 
     assert 1.5 < monotonic() - started < dialects.STATEMENT_SECONDS
-    assert connections_to(silent_host) == 1
-
-
-def connections_to(listener: socket.socket) -> int:
-    listener.setblocking(False)
-    found = 0
-    with suppress(BlockingIOError):
-        while True:
-            listener.accept()[0].close()
-            found += 1
-    return found
+    assert unanswered_connections(silent_host) == 1
 
 
 @servers_only

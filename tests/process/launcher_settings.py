@@ -1,7 +1,11 @@
-"""mayfly.toml with launchers: runners of other machines read their settings from it."""
+"""mayfly.toml with launchers, from which runners of other machines read their settings; and the rows of runners."""
 
 import sys
+from typing import Any
 
+from sqlalchemy import select
+
+from mayfly.schema.metadata import runners
 from tests.process.installation import CHECKOUT, Installation, handler_modules
 
 # The checkout is not installed, and its tests have the handlers.
@@ -27,3 +31,8 @@ max_load = 0
 
 def as_toml(arguments: list[str]) -> str:
     return f"[{', '.join(f'{chr(34)}{each}{chr(34)}' for each in arguments)}]"
+
+
+def rows(installation: Installation) -> Any:
+    """Of all runners, in the order of their plans."""
+    return installation.rows(select(runners).order_by(runners.c.planned_at, runners.c.worker_id))

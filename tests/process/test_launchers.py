@@ -9,14 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import select
 
 from mayfly.fleet.cycles import Dispatcher
 from mayfly.process.identity import Process, start_time
-from mayfly.schema.metadata import runners
 from tests.process import engine
 from tests.process.installation import CHECKOUT, Installation, wait_until
-from tests.process.launcher_settings import COMMAND, PYTHON, as_toml, write_toml
+from tests.process.launcher_settings import COMMAND, PYTHON, as_toml, rows, write_toml
 
 TOML = """
 [launchers.fake]
@@ -31,7 +29,7 @@ launcher = "fake"
 """
 
 
-class Engine:
+class FakeEngine:
     """The engine of a test, and an installation whose lane `remote` has it as launcher."""
 
     def __init__(self, installation: Installation, start_timeout: str = "5m") -> None:
@@ -66,14 +64,10 @@ class Engine:
 
 
 @pytest.fixture
-def fake(embedded: Installation) -> Iterator[Engine]:
-    made = Engine(embedded)
+def fake(embedded: Installation) -> Iterator[FakeEngine]:
+    made = FakeEngine(embedded)
     yield made
     made.close()
-
-
-def rows(installation: Installation) -> Any:
-    return installation.rows(select(runners).order_by(runners.c.planned_at, runners.c.worker_id))
 
 
 def row(installation: Installation) -> Any:
@@ -81,7 +75,7 @@ def row(installation: Installation) -> Any:
     return found
 
 
-def test_a_submitted_runner_drains_its_lane(embedded: Installation, fake: Engine) -> None:
+def test_a_submitted_runner_drains_its_lane(embedded: Installation, fake: FakeEngine) -> None:
     """Its row has the launcher and the id of the engine, and it closes it itself, with its exit code."""
     embedded.enqueue("noop", lane="remote", count=20)
 
@@ -100,7 +94,7 @@ def test_a_submitted_runner_drains_its_lane(embedded: Installation, fake: Engine
     assert "Rescued" not in embedded.log
 
 
-def test_submitted_runners_count_as_running(embedded: Installation, fake: Engine) -> None:
+def test_submitted_runners_count_as_running(embedded: Installation, fake: FakeEngine) -> None:
     """Also while they wait in the queue of the engine, and for every host."""
     fake.set("hold")
     embedded.enqueue("noop", lane="remote", count=10)
@@ -112,7 +106,7 @@ def test_submitted_runners_count_as_running(embedded: Installation, fake: Engine
     assert "cut by 2 already running" in embedded.log
 
 
-def test_a_lane_of_a_launcher_needs_no_slots_of_this_host(embedded: Installation, fake: Engine) -> None:
+def test_a_lane_of_a_launcher_needs_no_slots_of_this_host(embedded: Installation, fake: FakeEngine) -> None:
     """Its runners are elsewhere."""
     fake.set("hold")
     embedded.enqueue("noop", lane="remote", count=15)
@@ -124,7 +118,7 @@ def test_a_lane_of_a_launcher_needs_no_slots_of_this_host(embedded: Installation
     assert embedded.statuses() == {"pending": 15, "done": 5}
 
 
-def test_a_dry_run_shows_the_launcher(embedded: Installation, fake: Engine) -> None:
+def test_a_dry_run_shows_the_launcher(embedded: Installation, fake: FakeEngine) -> None:
     """And submits nothing."""
     embedded.enqueue("noop", lane="remote")
 
@@ -137,7 +131,7 @@ def test_a_dry_run_shows_the_launcher(embedded: Installation, fake: Engine) -> N
     assert fake.jobs() == []
 
 
-def test_a_lost_answer_is_found_by_name(embedded: Installation, fake: Engine) -> None:
+def test_a_lost_answer_is_found_by_name(embedded: Installation, fake: FakeEngine) -> None:
     """The engine has the job, but its program did not answer in time: it is not submitted again."""
     embedded.timing = embedded.timing._replace(engine_seconds=1.0)
     fake.set("hold")
@@ -154,7 +148,7 @@ def test_a_lost_answer_is_found_by_name(embedded: Installation, fake: Engine) ->
     wait_until(lambda: embedded.statuses() == {"done": 1}, "the job is done")
 
 
-def test_a_dispatcher_killed_after_its_submit_does_not_repeat_it(embedded: Installation, fake: Engine) -> None:
+def test_a_dispatcher_killed_after_its_submit_does_not_repeat_it(embedded: Installation, fake: FakeEngine) -> None:
     """A later cycle finds the runner by its name."""
     fake.set("hold")
     fake.set("lose")
@@ -173,7 +167,7 @@ def test_a_dispatcher_killed_after_its_submit_does_not_repeat_it(embedded: Insta
     assert row(embedded).external_id == job.split()[1]
 
 
-def test_a_refused_submit_is_reported_everywhere(embedded: Installation, fake: Engine) -> None:
+def test_a_refused_submit_is_reported_everywhere(embedded: Installation, fake: FakeEngine) -> None:
     """In the log, in the next plan, and by `why`; other lanes are not affected. Then one try per cycle."""
     fake.set("refuse", "sbatch: error: invalid partition specified: gpu")
     [job_id] = embedded.enqueue("noop", lane="remote")
@@ -198,7 +192,7 @@ def test_a_refused_submit_is_reported_everywhere(embedded: Installation, fake: E
     wait_until(lambda: embedded.statuses() == {"done": 22}, "the lane is drained")
 
 
-def test_a_dispatcher_that_lingers_tries_a_refused_submit_once(embedded: Installation, fake: Engine) -> None:
+def test_a_dispatcher_that_lingers_tries_a_refused_submit_once(embedded: Installation, fake: FakeEngine) -> None:
     """Although its lane has due jobs all the time."""
     fake.set("refuse", "sbatch: error: invalid partition specified: gpu")
     embedded.enqueue("noop", lane="remote")
@@ -211,7 +205,7 @@ def test_a_dispatcher_that_lingers_tries_a_refused_submit_once(embedded: Install
 
 def test_a_runner_that_does_not_start_is_planned_again(embedded: Installation, tmp_path: Path) -> None:
     """It is cancelled in the engine; a late process exits without claiming."""
-    fake = Engine(embedded, start_timeout="2s")
+    fake = FakeEngine(embedded, start_timeout="2s")
     try:
         fake.set("hold")
         embedded.enqueue("noop", lane="remote")
@@ -232,7 +226,7 @@ def test_a_runner_that_does_not_start_is_planned_again(embedded: Installation, t
         fake.close()
 
 
-def test_only_one_process_takes_over_a_row(embedded: Installation, fake: Engine) -> None:
+def test_only_one_process_takes_over_a_row(embedded: Installation, fake: FakeEngine) -> None:
     """A second one with the same id exits without claiming."""
     embedded.enqueue("gated", lane="remote")
     embedded.enqueue("noop", lane="remote")
@@ -248,7 +242,7 @@ def test_only_one_process_takes_over_a_row(embedded: Installation, fake: Engine)
     assert len(rows(embedded)) == 1
 
 
-def test_a_crash_of_a_submitted_runner_is_a_crash_of_its_job(embedded: Installation, fake: Engine) -> None:
+def test_a_crash_of_a_submitted_runner_is_a_crash_of_its_job(embedded: Installation, fake: FakeEngine) -> None:
     """Its lease keeper ends its lease; the next cycle settles its jobs, and reads the output from the engine."""
     [job_id] = embedded.enqueue("die_always", lane="remote")
     embedded.dispatch()
@@ -263,7 +257,7 @@ def test_a_crash_of_a_submitted_runner_is_a_crash_of_its_job(embedded: Installat
     assert "Starting ephemeral worker" in found.output
 
 
-def test_runners_that_no_job_waits_for_are_cancelled(embedded: Installation, fake: Engine) -> None:
+def test_runners_that_no_job_waits_for_are_cancelled(embedded: Installation, fake: FakeEngine) -> None:
     """Nothing stays in the queue of the engine after a lane is drained."""
     fake.set("hold")
     ids = embedded.enqueue("noop", lane="remote", count=10)
@@ -276,7 +270,7 @@ def test_runners_that_no_job_waits_for_are_cancelled(embedded: Installation, fak
     assert {each.ending for each in rows(embedded)} == {"cancelled"}
 
 
-def test_an_engine_that_hangs_delays_no_local_lane(embedded: Installation, fake: Engine) -> None:
+def test_an_engine_that_hangs_delays_no_local_lane(embedded: Installation, fake: FakeEngine) -> None:
     """Its commands run beside the local runners, and are ended in time."""
     embedded.timing = embedded.timing._replace(engine_seconds=30.0, launch_seconds=4.0)
     fake.set("down")
@@ -292,7 +286,7 @@ def test_an_engine_that_hangs_delays_no_local_lane(embedded: Installation, fake:
     assert dispatcher.returncode == 0
 
 
-def test_interrupt_reaches_submitted_runners(embedded: Installation, fake: Engine) -> None:
+def test_interrupt_reaches_submitted_runners(embedded: Installation, fake: FakeEngine) -> None:
     """Those that wait are cancelled; those that run finish their job and claim no more."""
     embedded.enqueue("gated", lane="remote")
     embedded.enqueue("noop", lane="remote", count=9)
@@ -332,7 +326,7 @@ def test_interrupt_ends_dispatchers_without_the_database(tmp_path: Path) -> None
         dispatcher.wait()
 
 
-def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation, fake: Engine) -> None:
+def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation, fake: FakeEngine) -> None:
     """Of the submitting program and of the runner."""
     embedded.enqueue("gated", lane="remote")
     embedded.dispatch(API_KEY="s3cret-of-an-application")
@@ -348,7 +342,7 @@ def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation
     wait_until(lambda: embedded.statuses() == {"done": 1}, "the job is done")
 
 
-def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Installation, fake: Engine) -> None:
+def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Installation, fake: FakeEngine) -> None:
     """Not before, although its engine reports its end at once. The engine supplies the cause."""
     [job_id] = embedded.enqueue("gated", lane="remote")
     embedded.dispatch()
@@ -368,7 +362,7 @@ def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Instal
     wait_until(lambda: embedded.statuses() == {"done": 1}, "the next runner has done the job")
 
 
-def test_a_runner_is_shown_with_its_cause_and_its_output(embedded: Installation, fake: Engine) -> None:
+def test_a_runner_is_shown_with_its_cause_and_its_output(embedded: Installation, fake: FakeEngine) -> None:
     """By `mayfly runners ID`, also as JSON. Secrets in the output are masked, control characters replaced."""
     embedded.enqueue("die_always", lane="remote")
     embedded.dispatch()
@@ -390,7 +384,7 @@ def test_a_runner_is_shown_with_its_cause_and_its_output(embedded: Installation,
     assert embedded.run("mayfly", "runners", "worker-9").returncode == 64
 
 
-def test_doctor_checks_the_programs_of_launchers(embedded: Installation, fake: Engine) -> None:
+def test_doctor_checks_the_programs_of_launchers(embedded: Installation, fake: FakeEngine) -> None:
     """Without submitting anything."""
     assert f"fake: {PYTHON} found; lanes remote" in embedded.run("mayfly", "doctor").stdout
     write_toml(

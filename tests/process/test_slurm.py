@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
-from mayfly.schema.metadata import runners
 from tests.process.installation import DEADLINE_SECONDS, Installation, wait_until
-from tests.process.launcher_settings import COMMAND, write_toml
+from tests.process.launcher_settings import COMMAND, rows, write_toml
 from tests.servers.slurm import Slurm
 
 pytestmark = pytest.mark.slow
@@ -52,10 +50,6 @@ def cluster(embedded: Installation, slurm: Slurm) -> Installation:
 def configure(installation: Installation, *lines: str) -> None:
     launcher = "\n".join(["[launchers.slurm]", f"command = {COMMAND}", *lines])
     write_toml(installation, launcher + LANES)
-
-
-def rows(installation: Installation) -> Any:
-    return installation.rows(select(runners).order_by(runners.c.planned_at, runners.c.worker_id))
 
 
 def job_of(slurm: Slurm, worker_id: str) -> list[str]:

@@ -1,16 +1,13 @@
 """Runners of the preset ssh, with a real sshd on the loopback."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import select
 
-from mayfly.schema.metadata import runners
 from mayfly.settings.launcher_model import PRESETS, SSH
 from tests.process.installation import Installation, wait_until
-from tests.process.launcher_settings import COMMAND, as_toml, write_toml
+from tests.process.launcher_settings import COMMAND, as_toml, rows, write_toml
 from tests.servers.sshd import Sshd
 
 pytestmark = pytest.mark.slow
@@ -39,10 +36,6 @@ def remote(embedded: Installation, sshd: Sshd) -> Installation:
 def literal(arguments: list[str]) -> str:
     """The preset has quotes and backslashes."""
     return as_toml(arguments) if not any("\\" in each for each in arguments) else str(arguments)
-
-
-def rows(installation: Installation) -> Any:
-    return installation.rows(select(runners).order_by(runners.c.worker_id))
 
 
 def test_a_runner_of_another_host_drains_its_lane(remote: Installation) -> None:
