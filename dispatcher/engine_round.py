@@ -43,7 +43,7 @@ from mayfly.fleet.submitted import (
 )
 from mayfly.log import Log
 from mayfly.log_messages import LogMessage
-from mayfly.monitoring.printed import printed_text
+from mayfly.monitoring.redact import printed_text
 from mayfly.settings import Settings
 from mayfly.settings.values import LauncherSettings
 

@@ -1,4 +1,4 @@
-"""Mask secrets: payload fields named in REDACT, and their values in errors and other texts. Pure."""
+"""Mask secrets: fields named in REDACT and their values in any text, and secret settings in printed text. Pure."""
 
 import json
 import re
@@ -7,9 +7,11 @@ from functools import cache
 from typing import Any
 
 from mayfly import json_text
+from mayfly.settings.values import Secret, Settings, mask_password
 
 MASK = "•••"
 SHORT = 4  # characters: a shorter value is masked only as a whole word
+MIN_SETTING_LENGTH = 6  # characters: masking a shorter setting would mask ordinary words
 
 
 class Redactor:
@@ -93,3 +95,31 @@ def _named(fields: tuple[str, ...]) -> Sequence[tuple[re.Pattern[str], str]]:
     value = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|(?:bearer|basic|token)\s+[^\s,;'\"]+|[^\s,;&)}\]'\"]+"
     pattern = re.compile(rf"(?<!\w)((?:{names})\\?[\"']?\s*[:=]\s*\\?)(?:{value})", re.IGNORECASE)
     return [(pattern, rf"\g<1>{MASK}")]
+
+
+# --- the output of processes ------------------------------------------------------------------------------
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+PASSWORD_OF_URL = re.compile(r"://[^/\s]*?:([^\s]+)@")
+
+
+def printed_text(text: str, settings: Settings, max_bytes: int = 500) -> str:
+    """The end of what a process of another machine has printed, safe to store and to show.
+
+    Without control characters, in valid text, and with the secrets of the settings and REDACT masked.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    shown = "\n".join(mask_password(line) if "://" in line else line for line in lines)
+    for secret in _secrets_of(settings):
+        shown = shown.replace(secret, MASK)
+    shown = Redactor(settings.redact).text(CONTROLS.sub("\N{REPLACEMENT CHARACTER}", shown)) or ""
+    encoded = shown.encode()
+    return shown if len(encoded) <= max_bytes else encoded[-max_bytes:].decode(errors="ignore")
+
+
+def _secrets_of(settings: Settings) -> Iterator[str]:
+    for value in vars(settings).values():
+        if isinstance(value, Secret):
+            text = value.get_secret_value()
+            found = PASSWORD_OF_URL.search(text)
+            yield from (each for each in (text, found and found[1]) if each and len(each) >= MIN_SETTING_LENGTH)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mayfly.monitoring.printed import printed_text
+from mayfly.monitoring.redact import printed_text
 from tests.unit.settings.factories import settings_in
 
 URL = "mysql://mayfly:pass-of-the-database@db/app"
