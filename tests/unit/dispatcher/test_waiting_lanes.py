@@ -1,5 +1,7 @@
 """Which lanes share runners, and in which order they wait."""
 
+from pathlib import Path
+
 import pytest
 
 from dispatcher.waiting_lanes import in_order, shared_lanes, shared_settings
@@ -51,6 +53,14 @@ def test_a_long_lane_has_runners_of_its_own() -> None:
     settings = settings_with(LANES__REPORTS__WORKER_TIMEOUT="600")
 
     assert shared_settings(settings, "reports") is None
+
+
+def test_a_lane_of_a_launcher_has_runners_of_its_own(tmp_path: Path) -> None:
+    """They are on other machines, which have no list of waiting lanes."""
+    (tmp_path / "mayfly.toml").write_text('[launchers.slurm]\n[lanes.import]\nlauncher = "slurm"\n')
+    settings = load({"MAYFLY_HOME": str(tmp_path)}).settings
+
+    assert shared_settings(settings, "import") is None
 
 
 def test_lanes_wait_in_the_order_of_rank_and_waiting_time() -> None:
