@@ -1,4 +1,4 @@
-"""Runners that launchers start: close their rows if they do not start or are not needed, and work with the engines.
+"""Runners that launchers start: run the commands of their engines, close rows whose runners do not start.
 
 Each launcher has a process of its own for a cycle: a slow engine delays neither local runners nor other launchers.
 """

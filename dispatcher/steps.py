@@ -1,7 +1,7 @@
 """The optional steps of a cycle: schedules, unstarted jobs, figures of runners, batches; and pruning. See also
-dispatcher/linger.py.
+dispatcher/linger.py and dispatcher/launch.py.
 
-The cycle calls each of them at named points and does not depend on what they do, except for lingering
+The cycle calls each of them at named points and does not depend on what they do, except for lingering, launchers
 and unstarted jobs.
 """
 
