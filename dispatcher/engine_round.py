@@ -1,4 +1,4 @@
-"""What a cycle does in one engine: submit, query the status, cancel, read the output of failed runners.
+"""One round of commands in an engine: submit, query the status, cancel, read the output of failed runners.
 
 `decide` is pure. The rest runs in a process of its own, see dispatcher/launch.py.
 """
@@ -137,7 +137,7 @@ class EngineRound:
     # --- submit ---
 
     def _submit(self, rows: Sequence[SubmittedRunner]) -> None:
-        """Several at once. After a failure no further ones of this lane in this cycle."""
+        """Several at once. After a failure no further ones of this lane in this round."""
         if rows and self.launcher.has_log_file and self.launcher.host is None:
             self._prepare_logs()
         failed: set[str] = set()

@@ -26,7 +26,7 @@ class Timing(NamedTuple):
     figures_timeout_seconds: float = 1.0  # for one write: the dispatcher must not wait long for a slow database
     # Launchers.
     engine_seconds: float = 10.0  # for one command of an engine
-    launch_seconds: float = 30.0  # for all commands of an engine in one cycle
+    launch_seconds: float = 30.0  # for all commands of one round in an engine
     # Lingering runners.
     idle_runner_seconds: float = 15.0  # a runner in an empty lane waits for this long
     # Leases.
