@@ -24,7 +24,7 @@ FOLLOW_UP_FOR = timedelta(hours=1)  # a cancel that fails, and a query of the ca
 REFUSED_FOR = timedelta(minutes=10)  # how long a refused submit limits its lane to one try per cycle
 
 UNSTARTED = "launcher IS NOT NULL AND heartbeat_at IS NULL AND finished_at IS NULL"
-TAKE_OVER = (
+TAKE_OVER_UNSTARTED = (
     "UPDATE mayfly_runners SET host = :host, machine = :machine, pid = :pid, pid_started = :pid_started,"
     " heartbeat_at = :now, lease_until = :lease_until"
     f" WHERE worker_id = :worker_id AND {UNSTARTED} AND start_by > :now"
@@ -165,7 +165,7 @@ def take_over_submitted(
 ) -> TakenOver | str:
     """Once, and before the deadline for starting; otherwise returns why this process may not claim."""
     own = {"host": host.name, "machine": host.machine, "pid": process.pid, "pid_started": process.started}
-    connection.execute(TAKE_OVER, {**own, "worker_id": worker_id, "now": now, "lease_until": lease_until})
+    connection.execute(TAKE_OVER_UNSTARTED, {**own, "worker_id": worker_id, "now": now, "lease_until": lease_until})
     found = connection.execute(FIND_ROW, {"worker_id": worker_id}).first()
     if found is None:
         return "this database has no such runner"

@@ -13,7 +13,7 @@ from mayfly.queue.claim import COLUMNS_BEFORE_CLAIM, MARKER, SET_OWNER, Claimant
 # Only a job that needs no second statement: no suspect, and none of the rare fields.
 IS_PLAIN = f"lane = :lane AND status = 'pending' AND run_at <= :now AND {MARKER} = 0"
 CLAIM_IF_PLAIN = f"{SET_OWNER} WHERE id = :id AND {IS_PLAIN}"
-SELECT_CLAIMED = (
+SELECT_SINGLE = (
     f"SELECT {COLUMNS_BEFORE_CLAIM} FROM mayfly_jobs WHERE id = :id AND worker_id = :worker_id AND locked_at = :now"
 )
 
@@ -33,7 +33,7 @@ def claim_single(database: Database, claimant: Claimant, job_id: int, now: datet
     except DatabaseBusy:  # another transaction has locked the row for long: other claims skip it
         return None
     # After a lost reply, the repeated statement finds a job that is ours already.
-    rows = rows or database.read(lambda connection: connection.execute(SELECT_CLAIMED, values).all())
+    rows = rows or database.read(lambda connection: connection.execute(SELECT_SINGLE, values).all())
     return Claimed(rows) if rows else None
 
 
