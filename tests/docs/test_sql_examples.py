@@ -26,7 +26,7 @@ from mayfly.errors import CommitUnknown, HandlerNotImported, KeyHeld
 from mayfly.queue.options import EnqueueOptions
 from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
-from tests.docs.consoles import section_named
+from tests.docs.consoles import page_named, section_named
 from tests.sqlalchemy_engines import run
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ DJANGO = """
 import django
 import mayfly
 from django.conf import settings
-from tests.docs.consoles import section_named
+from tests.docs.consoles import page_named, section_named
 
 settings.configure(DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}}})
 django.setup()
@@ -168,13 +168,15 @@ def test_the_table_has_every_argument_and_no_other() -> None:
     assert named == ["type", "payload", *EnqueueOptions.__annotations__, "connection"]
 
 
-def test_the_page_names_every_option_of_the_command() -> None:
-    """And no other."""
+def test_every_option_of_the_command_is_documented() -> None:
+    """In the generated page, to which this one links; here are only existing ones."""
     section = PAGE.split("## From the command line")[1].split("\n## ")[0]
+    linked = page_named("reference/cli.md").split("\n## mayfly enqueue\n")[1].split("\n## ")[0]
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
 
-    named = set(re.findall(r"--[a-z-]+", section))
-
-    assert named == {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    assert set(re.findall(r"--[a-z-]+", section)) <= options
+    assert set(re.findall(r"^\| `(--[a-z-]+)", linked, re.MULTILINE)) == options
+    assert "(cli.md#mayfly-enqueue)" in section
 
 
 def test_the_error_that_the_page_names_exists() -> None:
