@@ -12,6 +12,13 @@ Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
 
 SCALE_HEADINGS = ("database", "dispatchers", "jobs/s", "server CPU per job, µs", "client CPU per job, µs")
+HEADLINES = {
+    "drain 1,000,000 jobs": "jobs/s in a drain of 1,000,000 no-op jobs",
+    "500 jobs that wait 100 ms each, async def": "seconds for 500 jobs that wait 100 ms each, `async def`",
+    "idle cycle: CPU": "CPU of an idle minute, ms",
+    "wait at 20 jobs/s for 300 s: median": "wait of a job in a lane that lingers, ms",
+    "1,000 lanes with 5 jobs each: one cycle": "seconds for 1,000 lanes with 5 jobs each",
+}
 HEADINGS = ("what", "database", "Mayfly", "yardstick", "unit", "ratio", "goal", "")
 VERDICTS = {True: "reached", False: "MISSED", None: ""}
 
@@ -124,6 +131,15 @@ def plain_table(records: Sequence[Record]) -> str:
 
 def markdown_table(records: Sequence[Record]) -> str:
     rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(records)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def headline_table(records: Sequence[Record]) -> str:
+    """The medians of HEADLINES, one column per database."""
+    engines = list(dict.fromkeys(each.engine for each in records))
+    medians = {(figure.name, each.engine): format_value(figure.value) for each in records for figure in each.figures}
+    rows = [("median", *engines), ("---",) * (len(engines) + 1)]
+    rows += [(text, *(medians.get((name, each), "") for each in engines)) for name, text in HEADLINES.items()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
