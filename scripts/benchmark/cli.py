@@ -24,6 +24,7 @@ from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.figures import (
     Figure,
     Record,
+    headline_table,
     markdown_table,
     merge_record,
     plain_table,
@@ -39,6 +40,7 @@ RESULTS = CHECKOUT / "bench" / "results" / "results.json"
 PLOT = CHECKOUT / "docs" / "images" / "lanes-cost.svg"
 PAGE, PAGE_RESULTS = CHECKOUT / "docs/reference/measurements.md", CHECKOUT / "docs/reference/measurements.json"
 SCALE_PAGE = CHECKOUT / "docs/explanation/scale.md"
+PERFORMANCE_PAGE = CHECKOUT / "docs/explanation/performance.md"
 BLOCK = re.compile(r"(<!-- results: written by scripts/bench --write-docs -->\n).*?(<!-- /results -->)", re.DOTALL)
 ORDER = [(benchmark, engine) for benchmark in BENCHMARKS for engine in ENGINES]
 BARE = "bare"
@@ -56,7 +58,7 @@ BARE = "bare"
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each benchmark.")
 @click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")
 @click.option("--list", "listing", is_flag=True, help="List the benchmarks and exit.")
-@click.option("--write-docs", "writing", is_flag=True, help="Update measurements.md and scale.md from results.")
+@click.option("--write-docs", "writing", is_flag=True, help="Update the figures of the docs from results.")
 def command(
     only: tuple[str, ...], engine: tuple[str, ...], scale: float, times: int, against: str | None,
     listing: bool, writing: bool,
@@ -163,9 +165,10 @@ def write_docs() -> int:
     write_records(PAGE_RESULTS, records)
     PAGE.write_text(filled_page(PAGE.read_text(), records))
     SCALE_PAGE.write_text(filled_scale_page(SCALE_PAGE.read_text(), records))
+    PERFORMANCE_PAGE.write_text(filled_performance_page(PERFORMANCE_PAGE.read_text(), records))
     if any(each.benchmark == "lanes" for each in records):
         PLOT.write_text(lanes_plot(records))
-    click.echo("docs/reference/measurements.md and docs/explanation/scale.md are up to date.")
+    click.echo("measurements.md, scale.md and performance.md are up to date.")
     return exits.SUCCESS
 
 
@@ -173,6 +176,11 @@ def filled_page(page: str, records: Sequence[Record]) -> str:
     """The page with its block of results replaced."""
     block = f"{_conditions(records)}\n\n{markdown_table(records)}"
     return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page)
+
+
+def filled_performance_page(page: str, records: Sequence[Record]) -> str:
+    """The page with its headline figures replaced."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{headline_table(records)}\n\n{found[2]}", page)
 
 
 def filled_scale_page(page: str, records: Sequence[Record]) -> str:

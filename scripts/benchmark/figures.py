@@ -12,6 +12,13 @@ Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
 
 SCALE_HEADINGS = ("database", "dispatchers", "jobs/s", "server CPU per job, µs", "client CPU per job, µs")
+HEADLINES = {  # by the end of a figure's name
+    "drain 1,000,000 jobs": "jobs/s in a drain of 1,000,000 no-op jobs",
+    "500 jobs that wait 100 ms each, async def": "seconds for 500 jobs that wait 100 ms each, `async def`",
+    "idle cycle: CPU": "CPU of an idle minute, ms",
+    "20 jobs/s for 300 s: median": "wait of a job in a lane that lingers, ms",
+    "1,000 lanes with 5 jobs each: one cycle": "seconds for 1,000 lanes with 5 jobs each",
+}
 HEADINGS = ("what", "database", "Mayfly", "yardstick", "unit", "ratio", "goal", "")
 VERDICTS = {True: "reached", False: "MISSED", None: ""}
 
@@ -125,6 +132,19 @@ def plain_table(records: Sequence[Record]) -> str:
 def markdown_table(records: Sequence[Record]) -> str:
     rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(records)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def headline_table(records: Sequence[Record]) -> str:
+    """The medians of HEADLINES, one column per database."""
+    engines = list(dict.fromkeys(each.engine for each in records))
+    rows = [("median", *engines), ("---",) * (len(engines) + 1)]
+    rows += [(text, *(_median(records, engine, name) for engine in engines)) for name, text in HEADLINES.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _median(records: Sequence[Record], engine: str, name: str) -> str:
+    figures = (figure for each in records if each.engine == engine for figure in each.figures)
+    return next((format_value(figure.value) for figure in figures if figure.name.endswith(name)), "")
 
 
 def scale_table(records: Sequence[Record]) -> str:
