@@ -142,8 +142,14 @@ def heal(database: TortureDatabase, hosts: list[Host]) -> None:
 
 
 def drain(database: TortureDatabase) -> None:
-    """Dispatchers continue until every job is finished, as long as there is progress."""
-    unfinished = "SELECT COUNT(*) FROM mayfly_jobs WHERE status IN ('pending', 'processing')"
+    """Dispatchers continue until every job is finished and every runner closed, as long as there is progress.
+
+    A cycle that could not close its runners, for example on a full disk, leaves that to the next one.
+    """
+    unfinished = (
+        "SELECT (SELECT COUNT(*) FROM mayfly_jobs WHERE status IN ('pending', 'processing'))"
+        " + (SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL)"
+    )
     before, deadline = 0, 0.0
     while left := database.rows(unfinished)[0][0]:
         if left != before:

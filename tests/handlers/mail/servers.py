@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -64,6 +64,7 @@ class Post:
     taken: list[tuple[str, EmailMessage]] = field(default_factory=list)
     senders: list[str] = field(default_factory=list)  # of their envelopes
     transports: list[Any] = field(default_factory=list)  # of connections; two with STARTTLS
+    end_connections: Callable[[], None] = lambda: None
 
     @property
     def counts(self) -> Counter[str]:
@@ -155,11 +156,17 @@ def post_office(certificate: Certificate | None, *, tls: str = "none", port: int
         else:
             options |= {"tls_context": context, "require_starttls": True, "auth_required": True}
     controller = _Controller(post, hostname="127.0.0.1", port=post.port, **options)
+
+    def end_connections() -> None:
+        """In the thread of the server: its event loop does not notice what another one does."""
+        asyncio.run_coroutine_threadsafe(_end_connections(post), controller.loop).result(10)
+
+    post.end_connections = end_connections
     controller.start()
     try:
         yield post
     finally:
-        asyncio.run_coroutine_threadsafe(_end_connections(post), controller.loop).result(10)
+        end_connections()
         controller.stop()
 
 

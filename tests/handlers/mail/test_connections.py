@@ -74,8 +74,7 @@ def test_a_connection_has_a_limited_number_of_mails(
 def test_a_lost_connection_is_replaced(office: Post, send: Callable[..., None]) -> None:
     """The server has closed it between two mails: neither is lost or sent twice."""
     send("0@example.com")
-    for transport in office.transports:
-        transport.abort()
+    office.end_connections()
 
     send("1@example.com")
 
