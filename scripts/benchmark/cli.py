@@ -194,12 +194,13 @@ def filled_scale_page(page: str, records: Sequence[Record]) -> str:
 
 def _conditions(records: Sequence[Record]) -> str:
     facts = records[-1].environment
-    dates = sorted(each.measured_at[:10] for each in records)
+    dates = sorted({each.measured_at[:10] for each in records})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     commits = ", ".join(dict.fromkeys(each.environment["commit"] for each in records))
     servers = ", ".join(dict.fromkeys(f"{each.engine} {each.environment['server']}" for each in records))
     libraries = ", ".join(f"{name} {number}" for name, number in facts["libraries"].items())
     return (
-        f"Medians (minimum–maximum), measured {dates[0]} to {dates[-1]} at {commits} on {facts['cores']} cores of"
+        f"Medians (minimum–maximum), measured {days} at {commits} on {facts['cores']} cores of"
         f" {facts['cpu']}, {facts['memory_gb']} GB, Python {facts['python']}, {libraries};\n"
         f"{servers}, all with their default settings."
     )
