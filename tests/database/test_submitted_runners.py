@@ -123,7 +123,7 @@ def test_an_overdue_runner_is_closed(database: Database) -> None:
 
 
 def test_a_submit_is_begun_once(database: Database) -> None:
-    """By one host, whatever becomes of it."""
+    """By one host only, also if the submit fails."""
     submit(database, "worker-1")
 
     assert database.run(lambda c: begin_submit(c, "worker-1"))

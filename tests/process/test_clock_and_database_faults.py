@@ -189,7 +189,7 @@ def test_a_frozen_database_keeps_no_cycle_beyond_its_deadline(
         wait_until(lambda: not installation.processes(), "no process is left")
 
     assert dispatcher.returncode in (1, 2)
-    assert seconds < 60, "it would wait for the server for ever"
+    assert seconds < 60, "it would wait for the server without a limit"
     assert "Traceback" not in err
     assert "did not answer in time" in installation.log
     installation.end()
