@@ -32,13 +32,13 @@ RUN_BY_THEIR_PAGE = {
     "docs/how-to/console.md": {"python": (1, "test_console_page")},
     "docs/how-to/limit.md": {"python": (1, "test_limits_page")},
     "docs/how-to/long-jobs.md": {"python": (3, "test_long_jobs_page")},
-    "docs/how-to/monitor.md": {"python": (2, "test_alerts_page, test_hooks_page")},
+    "docs/how-to/monitor.md": {"python": (1, "test_hooks_page")},
     "docs/how-to/operate.md": {
         "python": (3, "test_operating_page, test_control_page"), "sql": (1, "test_readme"),
     },
     "docs/how-to/schedule.md": {"python": (1, "test_schedules_page")},
     "docs/how-to/sources.md": {"python": (1, "test_sources_page"), "sql": (1, "test_sources_page")},
-    "docs/how-to/test-handlers.md": {"python": (4, "test_testing_page, test_development_page")},
+    "docs/how-to/test-handlers.md": {"python": (2, "test_testing_page")},
     "docs/reference/python.md": {
         "python": (22, "test_handlers_page, test_console_page, test_sql_examples"), "sql": (4, "test_sql_examples"),
     },
@@ -50,7 +50,7 @@ SHOWN_ONLY = {"docs/how-to/deploy-and-upgrade.md": 1}
 # Commands that are parsed here, and not run: why.
 NOT_RUN_HERE = {
     "console": "a server: test_console_page starts it",
-    "dev": "runs until it is ended: test_development_page",
+    "dev": "runs until it is ended: tests/process/test_command_line.py",
     "password": "asks for a password: test_console_page",
     "top": "full screen",
     "cron": "writes to /etc: tests/process/cron",

@@ -80,7 +80,8 @@ def test_the_named_operations_exist(api: Api) -> None:
     served = {f"{method.upper()} {path.removeprefix('/api/v1')}" for path, found in paths.items() for method in found}
     named = set(re.findall(r"`((?:GET|POST|PUT) /[^`?]*)`", PAGE))
 
-    assert named - served == {"GET /api/v1/openapi.json"}
+    assert named
+    assert named <= served
 
 
 def test_the_table_of_scopes_equals_the_code() -> None:

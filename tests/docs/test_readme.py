@@ -80,7 +80,7 @@ def test_the_cron_line_is_the_one_that_is_installed() -> None:
 
 
 def test_the_monitoring_sql_runs(migrated_url: str) -> None:
-    """Each statement under "SQL for monitoring" runs unchanged, on every database."""
+    """The statement under "SQL for monitoring" runs unchanged, on every database."""
     page = (CHECKOUT / "docs" / "how-to" / "operate.md").read_text()
     block = re.search(r"## SQL for monitoring\n+```sql\n(.*?)```", page, re.DOTALL)
     assert block
@@ -91,7 +91,7 @@ def test_the_monitoring_sql_runs(migrated_url: str) -> None:
         database.read(lambda connection, statement=statement: connection.execute(statement).all())  # type: ignore[misc]
 
     database.close()
-    assert len(statements) >= 5
+    assert statements
 
 
 def test_the_backoff_table_equals_the_code() -> None:

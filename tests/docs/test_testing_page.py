@@ -2,52 +2,25 @@
 
 import inspect
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from freezegun import freeze_time
 
 import mayfly.testing
-from mayfly.testing import assert_enqueued, drain, run_inline, using_database
+from mayfly.testing import assert_enqueued, drain, run_inline
 from tests.docs.consoles import page_named
 from tests.docs.projects import files_of, run_project
 
 pytest_plugins = ["pytester"]
 
-PAGE = page_named("how-to/test-handlers.md").partition("\n## Run jobs in development\n")[0]
-FILES = files_of(PAGE)
+PAGE = page_named("how-to/test-handlers.md")
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two files of the page are a project, and create no database in it."""
-    run_project(pytester, monkeypatch, FILES)
+    run_project(pytester, monkeypatch, files_of(PAGE))
 
     assert list(pytester.path.glob("*.db")) == []
-
-
-@pytest.fixture
-def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
-    """The names of the example's module, on a database of this test."""
-    monkeypatch.setattr("mayfly.registry._declared", {})
-    names: dict[str, object] = {"__name__": "shop.jobs"}
-    monkeypatch.setitem(sys.modules, "shop.jobs", type(sys)("shop.jobs"))
-    exec(FILES["shop/jobs.py"], names)
-    with using_database(migrated_url), freeze_time("2026-05-04 12:00"):
-        yield names
-
-
-@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_failed_assertion_equals_the_code(shop: dict[str, object]) -> None:
-    """Word for word, for the jobs of the example."""
-    sign_up = shop["sign_up"]
-    assert callable(sign_up)
-    sign_up("Ann", "ann@example.com")
-
-    with pytest.raises(AssertionError) as caught:
-        assert_enqueued("send_note", {"to": "bob@example.com"})
-
-    assert f"```\n{caught.value}\n```" in PAGE
 
 
 def test_the_table_has_every_name() -> None:
