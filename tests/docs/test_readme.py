@@ -12,7 +12,6 @@ from sqlalchemy.pool import NullPool
 
 from mayfly import registry
 from mayfly.cli.cron_file import render_entry
-from mayfly.db.database import Database
 from mayfly.queue.policy import Backoff
 from mayfly.testing import run_inline
 from tests.docs.consoles import blocks
@@ -77,21 +76,6 @@ def test_the_cron_line_is_the_one_that_is_installed() -> None:
     entry = render_entry(user="mayfly", home="/srv/shop", python="/srv/shop/.venv/bin/python", mailto=None)
 
     assert line in entry.splitlines()
-
-
-def test_the_monitoring_sql_runs(migrated_url: str) -> None:
-    """The statement under "SQL for monitoring" runs unchanged, on every database."""
-    page = (CHECKOUT / "docs" / "how-to" / "operate.md").read_text()
-    block = re.search(r"## SQL for monitoring\n+```sql\n(.*?)```", page, re.DOTALL)
-    assert block
-    statements = [each.strip() for each in block[1].split(";") if each.strip()]
-    database = Database(migrated_url)
-
-    for statement in statements:
-        database.read(lambda connection, statement=statement: connection.execute(statement).all())  # type: ignore[misc]
-
-    database.close()
-    assert statements
 
 
 def test_the_backoff_table_equals_the_code() -> None:
