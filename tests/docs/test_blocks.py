@@ -43,8 +43,6 @@ RUN_BY_THEIR_PAGE = {
     "docs/reference/settings.md": {"sql": (1, "test_postgresql_page")},
     "docs/tutorial.md": {"python": (8, "test_application_page")},
 }  # fmt: skip
-# Their SQL is output.
-SHOWN_ONLY = {"docs/how-to/deploy-and-upgrade.md": 1}
 # Commands that are parsed here, and not run: why.
 NOT_RUN_HERE = {
     "console": "a server: test_console_page starts it",
@@ -109,7 +107,6 @@ SETTINGS = [(page, *each) for page in PAGES for each in settings_of(page)]
 def test_python_and_sql_are_run_by_the_test_of_their_page(page: str) -> None:
     """As many blocks as that test runs."""
     languages = [language for language, _ in blocks_of(page) if language in ("python", "sql")]
-    languages = languages[: len(languages) - SHOWN_ONLY.get(page, 0)]
     tested = RUN_BY_THEIR_PAGE.get(page, {})
 
     assert {each: languages.count(each) for each in languages} == {each: count for each, (count, _) in tested.items()}
