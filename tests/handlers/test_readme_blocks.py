@@ -22,7 +22,7 @@ from tests.process.installation import CHECKOUT, Installation
 
 HANDLERS = CHECKOUT / "handlers"
 PAGES = {str(path.relative_to(HANDLERS).parent): path for path in sorted(HANDLERS.rglob("README.md"))}
-# Jobs in the table after the blocks of a page have run: those that it enqueues, and the jobs of the latter.
+# The jobs that each page enqueues.
 JOBS = {
     "ai": ["ai_summarize_board"],
     "boards": ["publish_post"],
