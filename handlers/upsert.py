@@ -14,7 +14,11 @@ COUNTED = {"preserve_rowcount": True}  # otherwise there is no rowcount of an IN
 
 
 def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
-    """Insert these rows; existing ones do not change. Returns how many are new."""
+    """Insert these rows; existing ones do not change. Returns how many are new.
+
+    MySQL takes a shared lock on existing rows: sessions that update the same row afterwards deadlock. They should
+    try the UPDATE first.
+    """
     statement = _insert_missing(connection.dialect.name, table)
     return connection.execute(statement, rows, execution_options=COUNTED).rowcount
 

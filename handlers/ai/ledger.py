@@ -97,7 +97,6 @@ def _open(connection: Connection, row: dict[str, Any], paid: int, cost: int | No
     if connection.execute(known).first() is not None:
         return True
     if cost is not None and not _pay(connection, paid, cost):
-        # Not before the UPDATE: MySQL's INSERT IGNORE takes a shared lock, and two sessions with it would deadlock.
         insert_missing(connection, balances, {"account": ACCOUNT, "balance_micros": 0})
         return False
     connection.execute(insert(calls).values(**row))

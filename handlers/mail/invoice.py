@@ -73,9 +73,11 @@ def issue(
 
 
 def _next_number(connection: Connection, year: int) -> int:
-    insert_missing(connection, invoice_years, {"year": year, "last_number": 0})
     this_year = invoice_years.c.year == year
-    connection.execute(update(invoice_years).where(this_year).values(last_number=invoice_years.c.last_number + 1))
+    count_up = update(invoice_years).where(this_year).values(last_number=invoice_years.c.last_number + 1)
+    if not connection.execute(count_up).rowcount:  # the first invoice of the year
+        insert_missing(connection, invoice_years, {"year": year, "last_number": 0})
+        connection.execute(count_up)
     return int(connection.execute(select(invoice_years.c.last_number).where(this_year)).scalar_one())
 
 

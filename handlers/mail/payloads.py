@@ -26,7 +26,7 @@ def is_address(text: str) -> bool:
 
 
 class Attachment(Payload):
-    """A file below MAIL_ATTACHMENTS: its path, not its content."""
+    """A file below MAIL_ATTACHMENTS: its path, not its content. All files of an email may have 20 MiB together."""
 
     path: Line
     name: Line | None = None
@@ -34,18 +34,18 @@ class Attachment(Payload):
 
 
 class Mail(Payload):
-    """With a `context`, subject, text and html are Jinja2 templates; `template` is the key of stored ones."""
+    """Either with a subject and texts of its own, or with a stored template."""
 
     to: Address
     subject: Line | None = None
-    template: Annotated[Line, StringConstraints(min_length=1, max_length=190)] | None = None
+    template: Annotated[Line, StringConstraints(min_length=1, max_length=190)] | None = None  # of app_templates
     text: str | None = None
     html: str | None = None
-    context: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None  # with it, subject, text and html are Jinja2 templates
     reply_to: Address | None = None
-    unsubscribe: Link | None = None
+    unsubscribe: Link | None = None  # sent as List-Unsubscribe; no such email is sent to a suppressed address
     attachments: Annotated[list[Attachment], Field(default_factory=list, max_length=20)]
-    key: EffectName | None = None
+    key: EffectName | None = None  # all jobs with this key send one email
     tenant_id: Tenant = DEFAULT_TENANT
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ class Customer(Payload):
 
 
 class Item(Payload):
-    """A discount has a negative price."""
+    """Its net price; a discount has a negative one. `vat` is in percent."""
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(one_line)]
     quantity: Annotated[Exact, Field(gt=0, max_digits=10, decimal_places=4)] = Decimal(1)
@@ -94,6 +94,7 @@ class Item(Payload):
 class Invoice(Payload):
     """The printed content, except number, date and seller."""
 
+    # The application's own id: one invoice per reference.
     reference: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
     customer: Customer
     items: Annotated[list[Item], Field(min_length=1, max_length=200)]

@@ -17,8 +17,8 @@ class PurgeSessions(Payload):
 
 class VacuumLogs(Payload):
     days: Days = 30  # of rows
-    file_days: Days = 30
-    file_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1 << 30  # of all files together
+    file_days: Days = 30  # of files, since they were modified
+    file_bytes: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1 << 30  # of all files together; the oldest are deleted
 
 
 class PruneRecords(Payload):

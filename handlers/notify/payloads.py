@@ -26,8 +26,8 @@ class Notification(Payload):
     person: Id
     title: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
     body: Annotated[str, StringConstraints(max_length=MAX_BYTES), AfterValidator(plain)] = ""
-    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)] | None = None
-    key: EffectName | None = None
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)] | None = None  # of a click
+    key: EffectName | None = None  # all jobs with this key send one notification per subscription
     subscription: Id | None = None
 
     @model_validator(mode="after")

@@ -51,12 +51,13 @@ Audience = Literal["everybody"] | BoardAudience | ListAudience | ProspectAudienc
 class Outreach(Payload):
     """Subject, text and html are Jinja2 templates with name, email, unsubscribe link and fields of each recipient."""
 
-    blast: BlastName
+    blast: BlastName  # a job with the same name and another text is dead
     to: Audience
     subject: Annotated[Line, StringConstraints(min_length=1)]
     text: Body | None = None
     html: Body | None = None
     reply_to: Address | None = None
+    # The recipients of these blasts are excluded.
     without: Annotated[list[BlastName], Field(default_factory=list, max_length=20)]
 
     @model_validator(mode="after")

@@ -19,17 +19,17 @@ class ImportProspects(Payload):
     """A file below IMPORT_FILES. Format and columns are detected unless given."""
 
     path: Path
-    # None: ignore the column.
+    # The field of a column by its heading; None: ignore the column.
     mapping: Annotated[dict[Heading, Column | None], Field(default_factory=dict, max_length=500)]
     encoding: Literal["utf-8", "utf-16-le", "utf-16-be", "cp1252"] | None = None
     delimiter: Literal[",", ";", "\t", "|"] | None = None
 
 
 class DedupProspects(Payload):
-    """`similarity` is the minimum for a match; 100 is equality."""
+    """`similarity` is the minimum for a match; 100 is equality. `John Smith` and `Jon Smith` have 94.7."""
 
     similarity: Annotated[float, Field(ge=80, le=100)] = 93.0
-    neighbours: Annotated[int, Field(ge=1, le=200)] = 20
+    neighbours: Annotated[int, Field(ge=1, le=200)] = 20  # compared with each one, in the order of names
     rules: Annotated[tuple[Rule, ...], Field(min_length=1, max_length=2)] = ("mail", "similarity")
 
 

@@ -1,4 +1,7 @@
-"""Blocks of the docs that can run are run: settings and commands here, Python and SQL by the test of their page."""
+"""Blocks of the docs that can run are run: settings and commands here, Python and SQL by the test of their page.
+
+The READMEs of handlers and examples are run whole, each by one test.
+"""
 
 import re
 import shlex
@@ -12,11 +15,10 @@ import pytest
 from mayfly.cli import mayfly as cli
 from mayfly.settings import load
 from scripts.reference import PAGES as GENERATED
-from tests.docs.consoles import CHECKOUT
+from tests.docs.consoles import CHECKOUT, all_blocks, is_settings
 from tests.process.installation import Installation
 
 DOCS = CHECKOUT / "docs"
-BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 GENERATED_PAGES = {DOCS / each for each in GENERATED} - {DOCS / "reference/settings.md"}
 PAGES = {
     str(path.relative_to(CHECKOUT)): path
@@ -43,6 +45,13 @@ RUN_BY_THEIR_PAGE = {
     "docs/reference/settings.md": {"sql": (1, "test_postgresql_page")},
     "docs/tutorial.md": {"python": (8, "test_application_page")},
 }  # fmt: skip
+# Pages whose blocks are run whole and in order, and the test that does it.
+RUN_IN_ORDER = {
+    **dict.fromkeys((CHECKOUT / "handlers").rglob("README.md"), "tests/handlers/test_readme_blocks.py"),
+    CHECKOUT / "examples/post_scheduler/README.md": "tests/process/test_post_scheduler.py",
+}
+NOT_OURS = {".venv", ".git", "build", "node_modules"}
+RUNNABLE = {"python", "sql", "toml", "sh", "console"}
 # Commands that are parsed here, and not run: why.
 NOT_RUN_HERE = {
     "console": "a server: test_console_page starts it",
@@ -64,9 +73,7 @@ class Command(NamedTuple):
 
 
 def blocks_of(page: str) -> Iterator[tuple[str, str]]:
-    """The language and the text of each block."""
-    for indent, language, text in BLOCK.findall(PAGES[page].read_text("utf-8")):
-        yield language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+    return all_blocks(PAGES[page].read_text("utf-8"))
 
 
 def commands_of(page: str) -> Iterator[Command]:
@@ -95,12 +102,26 @@ def settings_of(page: str) -> Iterator[tuple[str, str]]:
     for language, text in blocks_of(page):
         if language == "toml":
             yield "mayfly.toml", text
-        elif language == "sh" and all(re.match(r"#|[A-Z_0-9]+=|$", line) for line in text.splitlines()):
+        elif is_settings(language, text):
             yield ".env", text
 
 
 COMMANDS = [each for page in PAGES for each in commands_of(page)]
 SETTINGS = [(page, *each) for page in PAGES for each in settings_of(page)]
+
+
+def test_every_file_with_blocks_has_a_test() -> None:
+    """Each Markdown file of the checkout is a page of the docs, generated, or run as a whole."""
+    tested = {*PAGES.values(), *GENERATED_PAGES, *RUN_IN_ORDER}
+    files = (path for path in CHECKOUT.rglob("*.md") if not NOT_OURS & {*path.relative_to(CHECKOUT).parts})
+    found = {
+        path for path in files if any(language in RUNNABLE for language, _ in all_blocks(path.read_text("utf-8")))
+    }
+
+    assert found - tested == set()
+    assert RUN_IN_ORDER.keys() <= found
+    for path, module in RUN_IN_ORDER.items():
+        assert f'"{path.relative_to(CHECKOUT).parts[0]}"' in (CHECKOUT / module).read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -17,7 +17,8 @@ from mayfly.testing import run_inline
 from tests.docs.consoles import blocks
 
 CHECKOUT = Path(__file__).parent.parent.parent
-PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md")])
+READMES = (*(CHECKOUT / "handlers").rglob("README.md"), *(CHECKOUT / "examples").rglob("README.md"))
+PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md"), *READMES])
 README = (CHECKOUT / "README.md").read_text("utf-8")
 MAX_README_WORDS = 1000
 
@@ -33,6 +34,21 @@ def test_every_linked_file_exists(page: Path) -> None:
     linked = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
     assert [each for each in linked if not (page.parent / each).exists()] == []
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.parent.name)
+def test_every_linked_heading_exists(page: Path) -> None:
+    """In READMEs, which are not part of the site: its build checks the links of docs/."""
+    linked = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+
+    assert [(file, anchor) for file, anchor in linked if anchor not in anchors_of(page.parent / file, page)] == []
+
+
+def anchors_of(linked: Path, page: Path) -> set[str]:
+    """Of all headings; a link without a file is to the page itself."""
+    text = (page if linked.is_dir() else linked).read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

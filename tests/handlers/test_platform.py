@@ -14,7 +14,6 @@ from mayfly.settings import Settings, load
 from tests.process.installation import CHECKOUT
 
 HANDLERS = CHECKOUT / "handlers"
-PAGE = HANDLERS / "README.md"
 POOLS = {
     "email": 3, "outreach": 3, "data": 2, "enrich": 2, "ai": 1, "campaigns": 1, "mailroom": 2, "messages": 3,
     "misc": 1, "notify": 1,
@@ -101,12 +100,3 @@ def test_all_recurring_jobs_are_scheduled(entries: tuple[ScheduleEntry, ...]) ->
     assert expressions["reset_warmup"] == "0 0 * * *"
     nightly = {"purge_sessions", "vacuum_logs", "prune_records", "rebuild_search_index", "send_digest"}
     assert {name for name in nightly if re.fullmatch(r"\d+ \d+ \* \* \*", expressions[name])} == nightly
-
-
-def test_the_readme_lists_every_type_with_its_lane(known: dict[str, Handler]) -> None:
-    """And no other."""
-    table = PAGE.read_text().partition("## Types")[2]
-    rows = re.findall(r"^\|[^|]*\| `(\w+)` \| (.+) \|$", table, re.MULTILINE)
-    listed = [(name, lane) for lane, types in rows for name in re.findall(r"`(\w+)`", types)]
-
-    assert sorted(listed) == sorted((name, each.lane) for name, each in known.items())

@@ -1,39 +1,44 @@
-"""The READMEs of mail and outreach match the code: payloads are valid, tables have every field."""
+"""The READMEs of handlers match the code: sections, job types, bounce codes."""
 
-import json
 import re
 
 import pytest
-from pydantic import BaseModel
 
 from handlers.mail.bounces import BAD_ADDRESS_CODES, UNKNOWN_RECIPIENT_CODES
-from handlers.mail.payloads import Mail
-from handlers.outreach.payloads import Outreach
+from mayfly.registry import load_handlers
 from tests.process.installation import CHECKOUT
 
 HANDLERS = CHECKOUT / "handlers"
-MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
-TYPES = {"mail": "email", "outreach": "outreach"}
+SECTIONS = ["Try it", "Settings", "Jobs", "Guarantees", "When a job is stuck"]
+TYPES = {
+    name: each
+    for name, each in load_handlers(["handlers"]).handlers.items()
+    if each.where.startswith("handlers.") and not each.where.startswith("handlers.samples")
+}
+AREAS = sorted({each.where.split(".")[1] for each in TYPES.values()})
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_example_is_a_valid_payload(name: str) -> None:
-    """As written in shell quotes."""
-    [payload] = re.findall(
-        rf"^mayfly enqueue send_{TYPES[name]} '(.+?)'$", page(name), flags=re.MULTILINE | re.DOTALL
+@pytest.mark.parametrize("area", AREAS)
+def test_all_areas_have_the_same_sections(area: str) -> None:
+    """In the same order, so that a reader of one finds everything in the others."""
+    assert re.findall(r"^## (.+)$", page(area), re.MULTILINE) == SECTIONS
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_a_readme_lists_the_types_of_its_area(area: str) -> None:
+    """With lane and payload, and no other."""
+    listed = re.findall(r"^\| `(\w+)` \| `(\w+)` \| `(\w+)` \|", section(area, "Jobs"), re.MULTILINE)
+
+    assert sorted(listed) == sorted(
+        (name, each.lane, each.model.__name__ if each.model else "")
+        for name, each in TYPES.items()
+        if each.where.split(".")[1] == area
     )
 
-    assert isinstance(MODELS[name].model_validate(json.loads(payload)), BaseModel)
 
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_first_list_has_every_field(name: str) -> None:
-    """And no other."""
-    entries = page(name).split("\n\n- ")[1].split("\n\n")[0]
-    named = re.findall(r"^(?:- )?((?:`\w+`(?:, )?)+): ", entries, flags=re.MULTILINE)
-    fields = {field for names in named for field in re.findall(r"`(\w+)`", names)}
-
-    assert fields == set(MODELS[name].model_fields)
+def test_the_overview_links_to_every_area() -> None:
+    """By its name."""
+    assert sorted(re.findall(r"^\| \[(\w+)\]\(\1/README\.md\)", page("."), re.MULTILINE)) == AREAS
 
 
 def test_the_readme_lists_the_bounce_codes() -> None:
@@ -44,5 +49,9 @@ def test_the_readme_lists_the_bounce_codes() -> None:
     assert re.findall(r"\b55\d\b", listed)[:3] == list(UNKNOWN_RECIPIENT_CODES)
 
 
-def page(name: str) -> str:
-    return (HANDLERS / name / "README.md").read_text("utf-8")
+def page(area: str) -> str:
+    return (HANDLERS / area / "README.md").read_text("utf-8")
+
+
+def section(area: str, title: str) -> str:
+    return page(area).split(f"\n## {title}\n")[1].split("\n## ")[0]

@@ -5,14 +5,18 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from mayfly.clock import monotonic
+from tests.docs.consoles import blocks, run_shell
 from tests.process.installation import CHECKOUT, Installation
 
 EXAMPLE = CHECKOUT / "examples" / "post_scheduler"
+README = (EXAMPLE / "README.md").read_text("utf-8")
 POSTS = 50
 PHRASES = (
     "Database connection verified",
@@ -28,16 +32,29 @@ PHRASES = (
 
 
 @pytest.fixture
-def scheduler(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    """The example in a directory of its own, with the tables of the application and those of Mayfly."""
+def example(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """The example in a directory of its own, with an empty database."""
     home = tmp_path / "scheduler"
     shutil.copytree(EXAMPLE, home, ignore=shutil.ignore_patterns("__pycache__"))
     paths = {"PYTHONPATH": f"{home}:{CHECKOUT}", "HANDLERS": "posts", "STATE_DIR": str(tmp_path / "state")}
     made = Installation(home, database_url, settings=paths, new_interpreters=True)
-    run_script(made, "schema.sql")
-    assert made.run("mayfly", "migrate").returncode == 0
     yield made
     made.end()
+
+
+@pytest.fixture
+def scheduler(example: Installation) -> Installation:
+    """With the tables of the application and those of Mayfly."""
+    run_script(example, "schema.sql")
+    assert example.run("mayfly", "migrate").returncode == 0
+    return example
+
+
+def mariadb_client(url: str) -> str:
+    """A function of the shell that connects to the database of the test, by any name."""
+    at = make_url(url)
+    options = f"--no-defaults --host={at.host} --port={at.port} --user={at.username}"
+    return f"mariadb() {{ MYSQL_PWD={quote(str(at.password))} command mariadb {options} {at.database}; }}\n"
 
 
 def run_script(installation: Installation, name: str) -> list[Sequence[Any]]:
@@ -60,6 +77,19 @@ def check_published_once(scheduler: Installation) -> None:
     assert all(post.published_at is not None and post.locked_at is not None for post in posts)
     published = scheduler.rows("SELECT post_schedule_id FROM published_posts")
     assert sorted(row.post_schedule_id for row in published) == sorted(post.id for post in posts)
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_the_commands_of_the_readme_publish_fifty_posts(example: Installation) -> None:
+    """All of them, in order, in the directory of the example."""
+    [commands] = blocks(README, "sh")
+    script = mariadb_client(example.url) + commands.replace("mysql://app:secret@localhost/app", example.url)
+
+    ran = run_shell(example, script, POST_SECONDS="0.1")
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "publish_post  50       0        5       5" in ran.stdout
+    check_published_once(example)
 
 
 @pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
