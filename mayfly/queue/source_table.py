@@ -20,7 +20,7 @@ MICROSECOND = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 ALIAS = "source_row"  # of the table in each SELECT
 
-# Below every stored time, by format. The number is an integer of the database.
+# Below every stored time, by format. The number is within the range of BIGINT.
 EARLIEST = {
     "datetime": "'-infinity'",
     "text": "''",

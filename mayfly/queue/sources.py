@@ -34,7 +34,8 @@ class Sources:
         """Read once per process; raises SourceUnusable if the table or a column is missing."""
         source = table.source
         if source.name not in self._columns:
-            found = connection.dialect.columns(connection, source.table)
+            with explained(table):
+                found = connection.dialect.columns(connection, source.table)
             refuse_missing_columns(source, found)
             self._columns[source.name] = found
         return self._columns[source.name]

@@ -135,6 +135,18 @@ def test_missing_tables_and_columns_are_problems(database: Database) -> None:
     assert problem(database, error="last_eror").endswith("Did you mean 'last_error'?")
 
 
+def test_a_table_of_another_database_is_a_problem(database: Database) -> None:
+    """That this connection does not reach: in the check, in the list, and before a claim."""
+    create_posts(database)
+    elsewhere = make_source(table=f"elsewhere.{POSTS}")
+
+    [view] = listed(database, elsewhere)
+
+    assert problem(database, table=elsewhere.table) == f"The database has no table elsewhere.{POSTS}."
+    assert view.problem.startswith(f"The source {POSTS} cannot be used: ")
+    assert "elsewhere" in view.problem
+
+
 def test_a_view_is_a_problem(database: Database) -> None:
     """Its rows cannot be locked."""
     create_posts(database)
