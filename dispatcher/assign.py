@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
+from typing import TYPE_CHECKING
 
 from dispatcher.context import CycleContext
 from dispatcher.lane_figures import MAX_LANES_LOGGED
@@ -12,6 +14,7 @@ from dispatcher.waiting_lanes import shared_settings
 from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
+from mayfly.errors import SourceUnusable
 from mayfly.fleet.cycles import KnownLane, known_lanes, open_cycle, record_passed_over
 from mayfly.fleet.launchers import log_file
 from mayfly.fleet.plan import LaneCount, Plan, PlannedLane, lane_rules, measure, plan_runners, slots
@@ -23,6 +26,9 @@ from mayfly.process import timing
 from mayfly.queue.count import DEFAULT_COUNT_CAP, Due, count_due, interrupted_jobs
 from mayfly.queue.pauses import Pause, load_pauses
 from mayfly.queue.rescue import long_lease
+
+if TYPE_CHECKING:
+    from mayfly.queue.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -113,16 +119,10 @@ def plan(context: CycleContext, number: int, cycle_id: int, conditions: LaneCond
 def count_work(context: CycleContext) -> CountedWork:
     now = context.database.clock.now()
 
-    def read(connection: Connection) -> CountedWork:
-        lanes = known_lanes(connection)
-
-        def cap_of(lane: str) -> int:
-            rules = lane_rules(context.settings, lane, lanes.get(lane, KnownLane()))
-            return max(rules.batch_size * rules.max_workers, DEFAULT_COUNT_CAP)
-
-        pauses = load_pauses(connection, now)
+    def read(connection: Connection) -> tuple[CountedWork, Container[str]]:
+        lanes, pauses = known_lanes(connection), load_pauses(connection, now)
         counted = CountedWork(
-            due=tuple(count_due(connection, now, cap_of)),
+            due=tuple(count_due(connection, now, partial(_count_cap, context, lanes))),
             running=live_by_lane(connection),
             running_here=live_on_host(connection, context.host),
             lanes=lanes,
@@ -130,24 +130,43 @@ def count_work(context: CycleContext) -> CountedWork:
             queued=queued_by_lane(connection) if context.settings.launchers else {},
             refused=refusals(connection, now) if context.settings.launchers else {},
         )
-        return counted.plus_rows(_due_rows(context, connection, now, pauses.types, cap_of), cap_of)
+        return counted, pauses.types
 
-    return context.database.read(read)
+    counted, paused_types = context.database.read(read)
+    if context.sources is None:
+        return counted
+    cap_of = partial(_count_cap, context, counted.lanes)
+    return counted.plus_rows(_due_rows(context, context.sources, now, paused_types, cap_of), cap_of)
+
+
+def _count_cap(context: CycleContext, lanes: Mapping[str, KnownLane], lane: str) -> int:
+    rules = lane_rules(context.settings, lane, lanes.get(lane, KnownLane()))
+    return max(rules.batch_size * rules.max_workers, DEFAULT_COUNT_CAP)
 
 
 def _due_rows(
-    context: CycleContext, connection: Connection, now: datetime, paused: Container[str], cap_of: Callable[[str], int]
+    context: CycleContext, sources: "Sources", now: datetime, paused: Container[str], cap_of: Callable[[str], int]
 ) -> Mapping[str, int]:
-    """By lane: due rows of sources whose type is not paused."""
-    if context.sources is None:
-        return {}
-    from mayfly.queue.sources import count_by_lane  # most installations have no sources
+    """By lane: due rows of sources whose type is not paused and whose rows can be claimed."""
+    from mayfly.queue.source_trial import try_claim  # most installations have no sources
+    from mayfly.queue.sources import count_by_source  # the same
 
-    tables = [each for each in context.sources.tables.values() if each.source.type not in paused]
-    rows, problems = count_by_lane(connection, context.sources, tables, now, cap_of)
+    tables = [each for each in context.usable_sources if each.source.type not in paused]
+    rows, problems = context.database.read(
+        lambda connection: count_by_source(connection, sources, tables, now, cap_of)
+    )
     for each in problems:
         context.note_source_problem(each)
-    return rows
+    by_lane: Counter[str] = Counter()
+    for name, number in rows.items():
+        table = sources.tables[name]
+        try:
+            if name not in context.tried_sources and try_claim(context.database, sources, table):
+                context.tried_sources.add(name)
+            by_lane[table.source.lane] += number
+        except SourceUnusable as error:
+            context.note_source_problem(error)
+    return by_lane
 
 
 def make_plan(context: CycleContext, counted: CountedWork, conditions: LaneConditions) -> Plan:

@@ -19,6 +19,7 @@ from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.settings import Settings
 
 if TYPE_CHECKING:
+    from mayfly.queue.source_table import SourceTable
     from mayfly.queue.sources import Sources
 
 LAST_STATEMENTS_SECONDS = 3.0  # after DISPATCH_TIMEOUT, to settle the jobs of killed runners and write the summary
@@ -44,6 +45,7 @@ class CycleContext:
         self.started = started  # monotonic
         self.only_lanes = only_lanes  # empty: all lanes
         self.source_problems: dict[str, str] = {}  # by source: why it cannot be used
+        self.tried_sources: set[str] = set()  # a row of them could be claimed
 
     @cached_property
     def host(self) -> Host:
@@ -61,10 +63,15 @@ class CycleContext:
 
         return Sources(self.settings.sources.values(), self.database.dialect)
 
+    @property
+    def usable_sources(self) -> "list[SourceTable]":
+        """Those without a problem in this cycle."""
+        tables = self.sources.tables if self.sources else {}
+        return [table for name, table in tables.items() if name not in self.source_problems]
+
     def note_source_problem(self, error: SourceUnusable) -> None:
-        """Logged once per cycle. Other lanes are not affected."""
-        if error.source not in self.source_problems:
-            self.log.write(log_messages.source_unusable(str(error)))
+        """Logged once; its rows wait for the next cycle. Other lanes are not affected."""
+        self.log.write(log_messages.source_unusable(str(error)))
         self.source_problems[error.source] = str(error)
 
     @property

@@ -259,13 +259,13 @@ class Linger(CycleStep):
         sources = self.context.sources
         if sources is None:
             return set()
-        from mayfly.queue.sources import count_by_lane  # most installations have no sources
+        from mayfly.queue.sources import count_by_source  # most installations have no sources
 
-        tables = [each for each in sources.tables.values() if each.source.lane in lanes]
-        rows, problems = count_by_lane(connection, sources, tables, now, lambda _lane: 0)
+        tables = [each for each in self.context.usable_sources if each.source.lane in lanes]
+        rows, problems = count_by_source(connection, sources, tables, now, lambda _lane: 0)
         for each in problems:
             self.context.note_source_problem(each)
-        return {lane for lane, count in rows.items() if count}
+        return {sources.tables[name].source.lane for name in rows}
 
     def _lingers(self, lane: str) -> bool:
         return monotonic() < self._lingers_until(lane)

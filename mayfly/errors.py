@@ -140,8 +140,13 @@ class SourceUnusable(MayflyError):
     """The settings of a source do not fit its table. Other lanes are not affected."""
 
     def __init__(self, source: str, reason: str) -> None:
-        super().__init__(f"The source {source} cannot be used: {reason}. Run `mayfly sources check {source}`.")
+        super().__init__(f"{self.beginning(source)}{reason}. Run `mayfly sources check {source}`.")
         self.source, self.reason = source, reason
+
+    @staticmethod
+    def beginning(source: str) -> str:
+        """How its sentence begins, to find it in the note of a cycle."""
+        return f"The source {source} cannot be used: "
 
 
 class DriverMissing(DatabaseError):

@@ -66,6 +66,8 @@ def _read_table(sql: SqlConnection, full_name: str) -> LiveTable:
     inspector: Inspector = inspect(sql)
     schema, _, name = full_name.rpartition(".")
     where: dict[str, Any] = {"schema": schema or None}
+    if schema and schema.lower() not in map(str.lower, inspector.get_schema_names()):
+        return LiveTable(full_name, exists=False)
     tables = inspector.get_table_names(**where)
     if name not in tables:
         is_view = inspector.has_table(name, **where)  # true for views of all kinds

@@ -1,6 +1,6 @@
 """Compare the settings of a source with its live table, and explain its statements.
 
-`findings` is pure. `check_source` only reads: statements that lock or write are not executed.
+`findings` is pure. `check_source` changes nothing: the claim that it tries is rolled back.
 """
 
 import json
@@ -14,9 +14,11 @@ from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.format import did_you_mean, plural
 from mayfly.queue.source_table import ALIAS, SourceTable, Statement
+from mayfly.queue.source_trial import try_claim
 from mayfly.queue.sources import (
     MAX_PAYLOAD_COLUMNS,
     MIN_WORKER_ID_LENGTH,
+    Sources,
     explained,
     is_too_short,
     named_columns,
@@ -199,6 +201,11 @@ def check_source(database: Database, source: SourceSettings, registry: Registry 
         plans = database.read(lambda connection: tuple(_plans(connection, statements, now)))
     except SourceUnusable as error:
         return check._replace(problems=(f"The database refuses the query for due rows: {error.reason}.",))
+    try:
+        try_claim(database, Sources([source], database.dialect), statements)
+    except SourceUnusable as error:
+        advice = f"Correct the settings, or the constraints and triggers of {source.table}."
+        check = check._replace(problems=(f"A due row cannot be claimed: {error.reason}. {advice}",))
     index = None if has_index(source, table) else index_statement(statements)
     wasted = (_waste(each, index) for each in plans if each.is_wasteful)
     return check._replace(warnings=(*check.warnings, *wasted), plans=plans, suggested_index=index)

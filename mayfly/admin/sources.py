@@ -17,6 +17,8 @@ from mayfly.settings import Settings
 MAX_DUE_COUNTED = 1000
 MAX_JOBS_READ = 10_000  # of the lane, per status: a lane may have jobs of other sources, and of none
 
+LAST_NOTE = "SELECT note FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1"
+
 
 class SourceView(NamedTuple):
     source: str
@@ -37,17 +39,19 @@ class DueRows(NamedTuple):
 
 
 def list_sources(connection: Connection, settings: Settings, now: datetime) -> list[SourceView]:
-    sources = Sources(settings.sources.values(), connection.dialect)
-    return [_view(connection, sources, each, now) for each in sources.tables.values()]
+    sources, note = Sources(settings.sources.values(), connection.dialect), _last_note(connection)
+    return [_view(connection, sources, each, note, now) for each in sources.tables.values()]
 
 
-def _view(connection: Connection, sources: Sources, table: SourceTable, now: datetime) -> SourceView:
+def _view(connection: Connection, sources: Sources, table: SourceTable, note: str, now: datetime) -> SourceView:
     source = table.source
     view = SourceView(source.name, source.table, source.lane, source.type)
     try:
         due = read_due(connection, sources, table, now)
     except SourceUnusable as error:
         return view._replace(problem=str(error))
+    if due.pending.number and (noted := _noted(note, source.name)):
+        return view._replace(problem=noted)
     oldest = due.oldest_due_at
     return view._replace(
         pending=due.pending,
@@ -68,14 +72,25 @@ def read_due(connection: Connection, sources: Sources, table: SourceTable, now: 
 def find_problems(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, str]:
     """Why sources cannot be used, by name."""
     found: dict[str, str] = {}
-    sources = Sources(settings.sources.values(), connection.dialect)
+    sources, note = Sources(settings.sources.values(), connection.dialect), _last_note(connection)
     for name, table in sources.tables.items():
         try:
             sources.columns(connection, table)
-            count_rows(connection, table, now, 0)
+            if count_rows(connection, table, now, 0) and (noted := _noted(note, name)):
+                found[name] = noted
         except SourceUnusable as error:
             found[name] = str(error)
     return found
+
+
+def _last_note(connection: Connection) -> str:
+    """Of the last cycle, which has tried to claim a row of each source that had any: a query does not show that."""
+    return connection.execute(LAST_NOTE).scalar() or ""
+
+
+def _noted(note: str, source: str) -> str | None:
+    beginning = SourceUnusable.beginning(source)
+    return next((line for line in note.splitlines() if line.startswith(beginning)), None)
 
 
 def _count_jobs(connection: Connection, table: SourceTable, status: str) -> CappedCount:

@@ -20,6 +20,14 @@ MICROSECOND = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 ALIAS = "source_row"  # of the table in each SELECT
 
+# Below every stored time, by format. The number is within the range of BIGINT.
+EARLIEST = {
+    "datetime": "'-infinity'",
+    "text": "''",
+    "epoch": "-9223372036854775807",
+    "epoch_ms": "-9223372036854775807",
+}
+
 Value = str | int | None
 
 
@@ -194,7 +202,7 @@ class SourceTable:
 
     def _due_conditions(self, priority: int | None = None) -> list[str]:
         """One for each pending value, and one for stale locks."""
-        statuses = [self._equals(self.source.status, f"pending_{number}", value) for number, value in self._pending]
+        statuses = [self._is_pending(number, value) for number, value in self._pending]
         if self.source.adopt_after is not None:
             statuses.append(self._is_stale)
         conditions = []
@@ -206,6 +214,13 @@ class SourceTable:
     @property
     def _pending(self) -> list[tuple[int, Value]]:
         return list(enumerate(self.source.pending))
+
+    def _is_pending(self, number: int, value: Value) -> str:
+        equal = self._equals(self.source.status, f"pending_{number}", value)
+        if value is None or not self.dialect.needs_both_bounds:
+            return equal
+        status = self.column(self.source.status)
+        return f"{equal} AND {status} >= :pending_{number} AND {status} <= :pending_{number}"
 
     def _equals(self, column: str, parameter: str, value: Value) -> str:
         return f"{self.column(column)} {'IS NULL' if value is None else f'= :{parameter}'}"
@@ -219,7 +234,12 @@ class SourceTable:
 
     @property
     def _is_due(self) -> str:
-        return self._passed(self._time, "due") if self.source.run_at else ""
+        if not self.source.run_at:
+            return ""
+        passed = self._passed(self._time, "due")
+        if not self.dialect.needs_both_bounds:
+            return passed
+        return f"{self._time} >= {EARLIEST[self.times.kind]} AND {passed}"
 
     def _passed(self, column: str, parameter: str) -> str:
         """Texts are compared: with a T or a space between date and time. The first condition uses an index."""

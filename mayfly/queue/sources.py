@@ -3,8 +3,7 @@
 source_claim.py claims rows, source_outcome.py writes the outcomes of their jobs back to them.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -35,7 +34,8 @@ class Sources:
         """Read once per process; raises SourceUnusable if the table or a column is missing."""
         source = table.source
         if source.name not in self._columns:
-            found = connection.dialect.columns(connection, source.table)
+            with explained(table):
+                found = connection.dialect.columns(connection, source.table)
             refuse_missing_columns(source, found)
             self._columns[source.name] = found
         return self._columns[source.name]
@@ -102,24 +102,24 @@ def count_rows(connection: Connection, table: SourceTable, now: datetime, cap: i
         return sum(int(number) for (number,) in connection.execute(counting.sql, counting.values).all())
 
 
-def count_by_lane(
+def count_by_source(
     connection: Connection,
     sources: Sources,
     tables: Iterable[SourceTable],
     now: datetime,
     cap_of: Callable[[str], int],
-) -> tuple[Counter[str], list[SourceUnusable]]:
-    """Due rows by lane, and the sources that cannot be used.
+) -> tuple[Mapping[str, int], list[SourceUnusable]]:
+    """Due rows by the names of sources that have any, and the sources that cannot be used. Caps are of lanes.
 
     The rows of a source whose columns do not fit are not counted: runners would claim none, again and again.
     """
-    counted: Counter[str] = Counter()
+    counted: dict[str, int] = {}
     problems = []
     for table in tables:
         try:
             if rows := count_rows(connection, table, now, cap_of(table.source.lane)):
                 sources.columns(connection, table)
-                counted[table.source.lane] += rows
+                counted[table.source.name] = rows
         except SourceUnusable as error:
             problems.append(error)
     return counted, problems

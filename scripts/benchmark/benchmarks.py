@@ -179,16 +179,23 @@ def measure_rows(lab: Lab) -> Iterator[Figure]:
     """Due rows of a source, against a loop that claims and settles them by UPDATE, in two commits per batch.
 
     The loop of one process is what an application's script does; that of as many processes as Mayfly has runners is
-    what the table and the server allow.
+    what the table and the server allow. The loops with companions also insert and settle a job per row, as every
+    implementation with companions must.
     """
     rows = lab.scaled(100_000)
-    yardsticks = {", against one process": (1, 1000), f", against {RUNNERS} processes": (RUNNERS, None)}
+    alone, together = partial(bare_row_seconds, batch=1000), partial(bare_row_seconds, processes=RUNNERS)
+    yardsticks = {
+        ", against one process": alone,
+        f", against {RUNNERS} processes": together,
+        ", against one process with companions": partial(alone, table="companions"),
+        f", against {RUNNERS} processes with companions": partial(together, table="companions"),
+    }
     ours, theirs = lab.compare(
         lambda stage: (rows / row_seconds(stage, rows),),
-        lambda stage: tuple(rows / bare_row_seconds(stage, rows, *each) for each in yardsticks.values()),
+        lambda stage: tuple(rows / each(stage, rows) for each in yardsticks.values()),
     )
-    labels = [""] if lab.other_checkout else yardsticks
-    for label, rates, goal in zip(labels, zip(*theirs, strict=True), (at_least(0.45), None), strict=False):
+    labels, goals = [""] if lab.other_checkout else yardsticks, (at_least(0.45), None, None, None)
+    for label, rates, goal in zip(labels, zip(*theirs, strict=True), goals, strict=False):
         name = f"drain {rows:,} rows of a source{label}"
         yield Figure(name, "rows/s", tuple(rate for (rate,) in ours), rates, goal)
 
@@ -207,11 +214,13 @@ def row_seconds(stage: Stage, rows: int) -> float:
     return seconds
 
 
-def bare_row_seconds(stage: Stage, rows: int, processes: int, batch: int | None = None) -> float:
+def bare_row_seconds(
+    stage: Stage, rows: int, processes: int = 1, batch: int | None = None, table: str = "rows"
+) -> float:
     fill_source(stage, rows)
     stage.lab.show(f"the bare loop drains {rows:,} rows in {processes} processes")
     directory, environment = stage.new_ledger(rows)
-    arguments = (str(processes), str(batch or stage.engine.bare_batch), "batch", "rows")
+    arguments = (str(processes), str(batch or stage.engine.bare_batch), "batch", table)
     seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
     check_once(directory, range(1, rows + 1))
     return seconds

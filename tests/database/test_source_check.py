@@ -17,6 +17,7 @@ from mayfly.errors import SourceUnusable, UnknownName
 from mayfly.job import SourceRow
 from mayfly.queue.source_table import SourceTable
 from mayfly.queue.sources import count_rows
+from mayfly.schema.metadata import jobs
 from tests.database.application_tables import (
     MINUTE,
     POSTS,
@@ -24,9 +25,10 @@ from tests.database.application_tables import (
     insert_companion,
     make_source,
     make_sources,
+    posts_table,
     settings_with,
 )
-from tests.database.factories import mysql_only, run_sql
+from tests.database.factories import mysql_only, rows_of, run_sql
 from tests.sqlalchemy_engines import run
 
 
@@ -131,6 +133,18 @@ def test_missing_tables_and_columns_are_problems(database: Database) -> None:
 
     assert problem(database, table="post_schedules").endswith("Did you mean 'post_schedule'?")
     assert problem(database, error="last_eror").endswith("Did you mean 'last_error'?")
+
+
+def test_a_table_of_another_database_is_a_problem(database: Database) -> None:
+    """That this connection does not reach: in the check, in the list, and before a claim."""
+    create_posts(database)
+    elsewhere = make_source(table=f"elsewhere.{POSTS}")
+
+    [view] = listed(database, elsewhere)
+
+    assert problem(database, table=elsewhere.table) == f"The database has no table elsewhere.{POSTS}."
+    assert view.problem.startswith(f"The source {POSTS} cannot be used: ")
+    assert "elsewhere" in view.problem
 
 
 def test_a_view_is_a_problem(database: Database) -> None:
@@ -240,6 +254,24 @@ def test_uuids_of_mariadb_are_keys(database: Database) -> None:
     run_sql(database, "CREATE TABLE post_schedule (id UUID PRIMARY KEY, status VARCHAR(20))")
 
     assert read_table(database, POSTS).columns["id"].kind is ColumnKind.UUID
+
+
+def test_a_due_row_that_cannot_be_claimed_is_a_problem(database: Database) -> None:
+    """A CHECK constraint, which only a claim shows; the claim is rolled back."""
+    create_posts(database, [{"id": 1}])
+    if database.dialect.name == "sqlite":
+        run_sql(database, "ALTER TABLE post_schedule ADD COLUMN checked INTEGER CHECK (status <> 'processing')")
+    else:
+        run_sql(database, "ALTER TABLE post_schedule ADD CONSTRAINT no_work CHECK (status <> 'processing')")
+
+    found = problem(database)
+    fitting = check(database, processing="claimed")
+
+    assert found.startswith("A due row cannot be claimed: ")
+    assert found.endswith("Correct the settings, or the constraints and triggers of post_schedule.")
+    assert fitting.problems == ()
+    assert [row.status for row in rows_of(database, posts_table())] == ["pending"]
+    assert rows_of(database, jobs) == []
 
 
 def test_a_table_in_a_schema(database: Database, engine_name: str) -> None:

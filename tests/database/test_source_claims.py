@@ -10,8 +10,8 @@ from sqlalchemy import Integer, String, insert, text
 from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.queue.source_claim import RowClaim
-from mayfly.queue.source_table import RowPosition
-from mayfly.queue.sources import count_by_lane, oldest_due
+from mayfly.queue.source_table import RowPosition, SourceTable
+from mayfly.queue.sources import count_by_source, oldest_due
 from mayfly.schema import metadata as tables
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only
 from tests.database.source_factories import LANE, Posts, make_posts
@@ -336,13 +336,14 @@ def test_an_unusable_source_does_not_affect_the_others(database: Database) -> No
     posts = make_posts(database)
     posts.insert(1)
     broken = make_posts(database, table="no_such_table").statements
-    several = [posts.statements, broken, posts.statements]
+    other = SourceTable(posts.source.replace(name="others"), database.dialect)
+    several = [posts.statements, broken, other]
 
     counted, problems = database.read(
-        lambda connection: count_by_lane(connection, posts.sources, several, database.clock.now(), lambda _lane: 10)
+        lambda connection: count_by_source(connection, posts.sources, several, database.clock.now(), lambda _lane: 10)
     )
 
-    assert counted == {LANE: 2}
+    assert counted == {"posts": 1, "others": 1}
     assert [str(each).partition(":")[0] for each in problems] == ["The source posts cannot be used"]
 
 

@@ -5,8 +5,11 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import DateTime, Integer, String
+from sqlalchemy.types import TypeEngine
 
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
@@ -14,13 +17,14 @@ from mayfly.queue.source_table import SourceTable, Statement
 from mayfly.queue.sources import Sources
 from tests.database.filled_databases import ENGINES, SEQUENCES, FilledDatabases, analyse, filled_databases
 from tests.database.query_plans import QueryPlan, query_plan
-from tests.database.source_factories import Posts, make_source, posts_table
+from tests.database.source_factories import Posts, make_posts, make_source, posts_table
 from tests.databases import Databases
 
 INDEX = "CREATE INDEX posts_due ON posts (status, run_at, id)"
 OTHER_ROWS = 60_000
 OTHER_ROWS_ON_SQLITE = 10_000  # EXPLAIN does not run the statement there
 DUE = 100
+MANY_DUE = 20_000
 OLD_JOBS = 20_000
 STAGES = [(name, stage) for name in ENGINES for stage in ("without_statistics", "with_statistics")]
 
@@ -123,6 +127,39 @@ def test_the_oldest_due_row_is_one_probe(filled: Database) -> None:
 
     assert (set(plan.indexes), plan.scans, plan.sorts) == ({"posts_due", "mayfly_jobs_unique"}, (), False)
     assert plan.rows in (1, None)
+
+
+@pytest.mark.parametrize("statistics_of", ["no rows", "pages"])
+@pytest.mark.parametrize(
+    ("kind", "time_type"), [("datetime", DateTime()), ("text", String(40)), ("epoch", Integer())]
+)
+def test_many_due_rows_are_not_sorted_without_statistics(
+    database: Database, engine_name: str, kind: str, time_type: TypeEngine[Any], statistics_of: str
+) -> None:
+    """As after a large import: a claim and a count read only the first of them.
+
+    An index that is created later gives PostgreSQL the number of rows.
+    """
+    posts = make_posts(database, {"run_at": time_type}, run_at_format=kind)
+    if statistics_of == "no rows":
+        run(database, INDEX)
+    if database.dialect.name == "postgresql":
+        run(database, "ALTER TABLE posts SET (autovacuum_enabled = false)")
+    passed = "1" if kind == "epoch" else "'2026-01-01 00:00:00'"
+    numbers = SEQUENCES[engine_name]
+    run(
+        database,
+        f"INSERT INTO posts (id, status, run_at) SELECT n, 'pending', {passed} FROM {numbers.format(MANY_DUE)}",
+    )
+    if statistics_of == "pages":
+        run(database, INDEX)
+    now = database.clock.now()
+    [[claim]] = posts.statements.candidates(now, 1, 10)
+
+    plans = [plan_of(database, each) for each in (claim, posts.statements.count(now, 10))]
+
+    assert [(plan.scans, plan.sorts) for plan in plans] == [((), False)] * 2
+    assert all(plan.rows in (10, None) for plan in plans)
 
 
 def test_rows_are_locked_by_their_keys(filled: Database) -> None:

@@ -156,6 +156,59 @@ def test_rows_of_a_source_without_a_column_start_no_runners(installation: Instal
     assert "Workers spawned: 0" in installation.log
 
 
+REFUSED = {
+    "sqlite": "ALTER TABLE posts ADD COLUMN checked INTEGER CHECK (status <> 'processing')",
+    "mysql": "ALTER TABLE posts MODIFY status ENUM('pending', 'in progress', 'published', 'failed', 'withdrawn')",
+    "postgresql": "ALTER TABLE posts ALTER status TYPE post_status USING status::post_status",
+}
+ENUM_TYPE = "CREATE TYPE post_status AS ENUM ('pending', 'in progress', 'published', 'failed', 'withdrawn')"
+
+
+def refuse_processing(installation: Installation) -> None:
+    """The column accepts no `processing`; only a claim shows it."""
+    dialect = installation.database.dialect.name
+    if dialect == "postgresql":
+        installation.execute(ENUM_TYPE)
+    installation.execute(REFUSED[dialect])
+
+
+@pytest.mark.every_database
+def test_rows_that_cannot_be_claimed_start_no_runners(installation: Installation) -> None:
+    """A value that the column refuses: a sentence in log and summary; the jobs of other lanes run."""
+    posts = PostTable(installation, "publish")
+    posts.insert(*range(8))
+    refuse_processing(installation)
+    installation.enqueue("noop")
+
+    cycle = installation.dispatch()
+    listed = [installation.run("mayfly", verb).stdout for verb in ("status", "sources", "doctor")]
+
+    assert (cycle.returncode, posts.statuses()) == (1, dict.fromkeys(range(8), "pending"))
+    assert installation.statuses() == {"done": 1}
+    assert {row.lane for row in installation.rows(select(runners))} == {"default"}
+    assert installation.log.count("The source posts cannot be used: ") >= 1
+    assert "Traceback" not in installation.log + cycle.stderr
+    [shown] = json.loads(installation.run("mayfly", "sources", "check", "--json").stdout)
+    assert "processing" in shown["problems"][0]
+    assert "The source posts cannot be used" in listed[0]
+    assert "The source posts cannot be used" in listed[1]
+    assert [line for line in listed[2].splitlines() if "posts: " in line and "processing" in line]
+
+
+def test_rows_that_cannot_be_claimed_start_no_plans_while_lingering(installation: Installation) -> None:
+    """The next cycle tries again."""
+    posts = PostTable(installation, "publish")
+    refuse_processing(installation)
+    posts.insert(1)
+
+    dispatcher = start_lingering(installation, LINGER="3")
+    dispatcher.communicate(timeout=60)
+
+    assert posts.statuses() == {1: "pending"}
+    assert "further plans: 0" in installation.log
+    assert installation.rows(select(runners)) == []
+
+
 def test_a_handler_with_a_limit_processes_all_rows(installation: Installation) -> None:
     """One at a time; snoozed rows keep their attempt."""
     posts = PostTable(installation, "publish_limited")

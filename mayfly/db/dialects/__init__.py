@@ -104,6 +104,7 @@ class Dialect:
     newest: ClassVar[str] = ""  # appended to a SELECT: reads what is committed by now, at every isolation level
     claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
     for_each_row: ClassVar[str] = ""  # appended to a subquery that is to be run for each row, and not joined
+    needs_both_bounds: ClassVar[bool] = False  # to read due rows of a source along the index without statistics
     has_times: ClassVar[bool] = True  # a type for times, which compares them whatever their text
 
     @property

@@ -1,4 +1,7 @@
-"""The yardstick: lock, update, run nothing, update, in a plain loop on Mayfly's table or an application's."""
+"""The yardstick: lock, update, run nothing, update, in a plain loop on Mayfly's table or an application's.
+
+With `companions`, on both: the SQL that each row of a source needs at least, without any of Mayfly's Python.
+"""
 
 import os
 import sys
@@ -26,12 +29,25 @@ ROWS = (
     "UPDATE post_schedule SET status = 'published', published_at = {now} WHERE id IN ({ids})"
     " AND worker_id = '{worker}' AND status = 'processing'",
 )
-STATEMENTS = {"jobs": (DUE, TAKE, FINISH), "rows": ROWS}
+STATEMENTS = {"jobs": (DUE, TAKE, FINISH), "rows": ROWS, "companions": ROWS}
+INSERT_COMPANIONS = (
+    "INSERT INTO mayfly_jobs (type, payload, lane, run_at, unique_key, status, worker_id, locked_at, lease_until,"
+    " attempts, claims, row_worker_id) SELECT 'nothing_row',"
+    " {object}('post_detail_id', post_detail_id, 'channel', channel), 'post_schedule', {now},"
+    " {key}, 'processing', '{worker}', {now}, {now}, 1, 1, '{worker}'"
+    " FROM post_schedule WHERE id IN ({ids}) ORDER BY id RETURNING id"
+)
 CLOCKS = {
     "pymysql": "UTC_TIMESTAMP(6)",
     "psycopg": "clock_timestamp()",
     "sqlite3": "strftime('%Y-%m-%d %H:%M:%f000')",
 }
+KEYS = {
+    "pymysql": "CONCAT('source:post_schedule:', id)",
+    "psycopg": "'source:post_schedule:' || id",
+    "sqlite3": "'source:post_schedule:' || id",
+}
+OBJECTS = {"pymysql": "JSON_OBJECT", "psycopg": "json_build_object", "sqlite3": "json_object"}
 
 
 class Loop:
@@ -48,6 +64,8 @@ class Loop:
             "worker": f"bare-{os.getpid()}",
             "lock": "" if self._is_embedded else " FOR UPDATE SKIP LOCKED",
             "size": size,
+            "key": KEYS[DRIVER],
+            "object": OBJECTS[DRIVER],
         }
 
     def run(self) -> None:
@@ -62,14 +80,23 @@ class Loop:
         self._cursor.execute(self._due.format(**self._words))
         ids = [row[0] for row in self._cursor.fetchall()]
         if ids:
-            self._cursor.execute(self._claim.format(ids=",".join(map(str, ids)), **self._words))
+            self._write_claim(ids)
         self._commit()
         return ids
 
     def _finish(self, ids: Sequence[int]) -> None:
         self._begin()
-        self._cursor.execute(self._end.format(ids=",".join(map(str, ids)), **self._words))
+        self._write_end(ids)
         self._commit()
+
+    def _write_claim(self, ids: Sequence[int]) -> None:
+        self._execute(self._claim, ids)
+
+    def _write_end(self, ids: Sequence[int]) -> None:
+        self._execute(self._end, ids)
+
+    def _execute(self, statement: str, ids: Sequence[int]) -> None:
+        self._cursor.execute(statement.format(ids=",".join(map(str, ids)), **self._words))
 
     def _begin(self) -> None:
         if self._is_embedded:
@@ -80,6 +107,19 @@ class Loop:
             self._cursor.execute("COMMIT")
         else:
             self._connection.commit()
+
+
+class CompanionLoop(Loop):
+    """Also insert the jobs of the rows, and settle them."""
+
+    def _write_claim(self, ids: Sequence[int]) -> None:
+        self._execute(INSERT_COMPANIONS, ids)
+        self._jobs = [row[0] for row in self._cursor.fetchall()]
+        super()._write_claim(ids)
+
+    def _write_end(self, ids: Sequence[int]) -> None:
+        self._execute(FINISH, self._jobs)
+        super()._write_end(ids)
 
 
 def in_processes(number: int, work: Callable[[], None]) -> int:
@@ -102,7 +142,8 @@ def in_processes(number: int, work: Callable[[], None]) -> int:
 def main() -> None:
     processes, size, ack, table = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     load_driver()  # once, before the fork
-    sys.exit(1 if in_processes(processes, lambda: Loop(size, ack, table).run()) else 0)
+    loop = CompanionLoop if table == "companions" else Loop
+    sys.exit(1 if in_processes(processes, lambda: loop(size, ack, table).run()) else 0)
 
 
 if __name__ == "__main__":
