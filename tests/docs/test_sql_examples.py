@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,6 @@ HEADINGS = {
     "mysql": "MariaDB and MySQL",
     "postgres": "PostgreSQL",
 }
-DRIVERS = {"sqlite": "sqlite3", "mariadb": "PyMySQL", "mysql": "PyMySQL", "postgres": "psycopg (3)"}
 
 
 @pytest.fixture
@@ -87,18 +87,17 @@ def test_the_shortest_sql_is_a_complete_job(database: Database, migrated_url: st
 def test_the_python_with_a_driver_commits_with_the_row(
     database: Database, migrated_url: str, engine_name: str
 ) -> None:
-    """Unchanged, except the address it connects to."""
-    example = python_after(f"\n{DRIVERS[engine_name]}")
+    """PyMySQL, psycopg or sqlite3."""
+    with closing(connected(migrated_url, engine_name)) as connection:
+        exec(python_after("\nOr a connection of PyMySQL"), names(connection=connection))
 
-    exec(example, driver_names(migrated_url))
-
-    assert len(orders(database)) == 1
-    assert [row.payload for row in rows(database)] == [f'{{"order":{orders(database)[0]}}}']
+    assert orders(database) == [3]
+    assert [row.payload for row in rows(database)] == ['{"order":3}']
 
 
 def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, application: Engine) -> None:
     """A Connection and a Session."""
-    exec(python_after("SQLAlchemy, a `Connection`"), names(engine=application, Session=Session, text=text))
+    exec(python_after("a SQLAlchemy `Connection`"), names(engine=application, Session=Session, text=text))
 
     assert orders(database) == [1, 2]
     assert [row.payload for row in rows(database)] == ['{"order":1}', '{"order":2}']
@@ -131,7 +130,7 @@ django.setup()
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_the_python_with_django_commits_with_the_row(database: Database, migrated_url: str) -> None:
     """In a process of its own: Django's settings are those of a process."""
-    script = DJANGO.format(path=make_url(migrated_url).database, example=python_after("\nDjango, on"))
+    script = DJANGO.format(path=make_url(migrated_url).database, example=python_after("\nOr that of Django"))
 
     subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, check=True)
 
@@ -150,6 +149,8 @@ def test_the_debounce_is_one_job_with_the_last_text(database: Database) -> None:
     """It is due half a minute after the last edit; an edit after its claim is another job."""
     given = names()
     exec(python_after("### Debounce"), given)
+    for number in range(10):
+        given["on_edit"](42, f"edit {number}")
     [row] = rows(database)
     assert mayfly.Job(1, "", "", row.payload, 1, 1, 1).payload == {"product": 42, "text": "edit 9"}
     assert timedelta(seconds=20) < row.run_at - database.clock.now() <= timedelta(seconds=30)
@@ -223,29 +224,14 @@ def names(**given: Any) -> dict[str, Any]:
     return {"mayfly": mayfly, **given}
 
 
-def driver_names(url: str) -> dict[str, Any]:
-    """The driver by its name in the example; it connects to the database of this test with any arguments."""
+def connected(url: str, engine_name: str) -> Any:
+    """A connection of the database's driver."""
     parsed = make_url(url)
-    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
-    return names(
-        pymysql=Connecting(pymysql, parsed.translate_connect_args(username="user")),
-        psycopg=psycopg,
-        conninfo=conninfo,
-        sqlite3=sqlite3,
-        path=parsed.database,
-        password=parsed.password,
-    )
-
-
-class Connecting:
-    """The driver, with our own address."""
-
-    def __init__(self, driver: Any, address: dict[str, Any]) -> None:
-        self._driver = driver
-        self._address = address
-
-    def connect(self, **_: Any) -> Any:
-        return self._driver.connect(**self._address)
+    if engine_name == "sqlite":
+        return sqlite3.connect(str(parsed.database))
+    if engine_name == "postgres":
+        return psycopg.connect(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
+    return pymysql.connect(**parsed.translate_connect_args(username="user"))
 
 
 def rows(database: Database) -> list[Any]:
