@@ -1,21 +1,14 @@
 """docs/reference/python.md is correct: its SQL runs on the database it is for, and its Python runs unchanged."""
 
-import asyncio
 import re
-import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
-from sqlalchemy import Engine, create_engine, make_url, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -30,7 +23,6 @@ from mayfly.settings import load_settings
 from tests.docs.consoles import page_named, section_named
 from tests.sqlalchemy_engines import run
 
-ROOT = Path(__file__).parents[2]
 PAGE = section_named("reference/python.md", "Enqueue")
 
 HEADINGS = {
@@ -84,57 +76,12 @@ def test_the_shortest_sql_is_a_complete_job(database: Database, migrated_url: st
     assert (row.type, row.payload, row.lane, row.status) == ("noop", "{}", "default", "pending")
 
 
-def test_the_python_with_a_driver_commits_with_the_row(
-    database: Database, migrated_url: str, engine_name: str
-) -> None:
-    """PyMySQL, psycopg or sqlite3."""
-    with closing(connected(migrated_url, engine_name)) as connection:
-        exec(python_after("\nOr a connection of PyMySQL"), names(connection=connection))
-
-    assert orders(database) == [3]
-    assert [row.payload for row in rows(database)] == ['{"order":3}']
-
-
 def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, application: Engine) -> None:
     """A Connection and a Session."""
-    exec(python_after("a SQLAlchemy `Connection`"), names(engine=application, Session=Session, text=text))
+    exec(python_after("## In your own transaction"), names(engine=application, Session=Session, text=text))
 
     assert orders(database) == [1, 2]
     assert [row.payload for row in rows(database)] == ['{"order":1}', '{"order":2}']
-
-
-@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_python_with_an_async_session_commits_with_the_row(database: Database, migrated_url: str) -> None:
-    """It runs on an event loop."""
-    engine = create_async_engine(migrated_url.replace("sqlite:", "sqlite+aiosqlite:"), poolclass=NullPool)
-    given = names(engine=engine, AsyncSession=AsyncSession, text=text)
-
-    exec(python_after("\nSQLAlchemy's `AsyncSession`"), given)
-    asyncio.run(given["place_order"]())
-
-    assert (orders(database), [row.payload for row in rows(database)]) == ([7], ['{"order":7}'])
-
-
-DJANGO = """
-import django
-import mayfly
-from django.conf import settings
-from tests.docs.consoles import page_named, section_named
-
-settings.configure(DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}}})
-django.setup()
-{example}
-"""
-
-
-@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_python_with_django_commits_with_the_row(database: Database, migrated_url: str) -> None:
-    """In a process of its own: Django's settings are those of a process."""
-    script = DJANGO.format(path=make_url(migrated_url).database, example=python_after("\nOr that of Django"))
-
-    subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, check=True)
-
-    assert (orders(database), [row.payload for row in rows(database)]) == ([6], ['{"order":6}'])
 
 
 def test_the_python_without_a_connection_runs(database: Database) -> None:
@@ -222,16 +169,6 @@ def run_script(url: str, script: str) -> None:
 
 def names(**given: Any) -> dict[str, Any]:
     return {"mayfly": mayfly, **given}
-
-
-def connected(url: str, engine_name: str) -> Any:
-    """A connection of the database's driver."""
-    parsed = make_url(url)
-    if engine_name == "sqlite":
-        return sqlite3.connect(str(parsed.database))
-    if engine_name == "postgres":
-        return psycopg.connect(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
-    return pymysql.connect(**parsed.translate_connect_args(username="user"))
 
 
 def rows(database: Database) -> list[Any]:
