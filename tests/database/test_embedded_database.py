@@ -17,8 +17,7 @@ from sqlalchemy.event import listen, remove
 from mayfly.db.database import Database
 from mayfly.schema import create_embedded
 from mayfly.schema.metadata import jobs
-from mayfly.schema.migrations import migrate
-from mayfly.schema.tables import VERSION
+from mayfly.schema.migrations import OWN, migrate
 from tests.database.factories import rows_of
 from tests.factories import insert_row
 
@@ -81,7 +80,7 @@ def test_a_reader_does_not_break_the_first_migration(url: str, tmp_path: Path) -
             remove(Engine, "commit", commit_begins)
             ends.join()
 
-    assert versions == (None, VERSION)
+    assert versions == (None, OWN.versions()[0])
 
 
 def test_a_killed_first_use_is_repaired_by_the_next(url: str) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, Inspector, create_engine, inspect
 from sqlalchemy.event import listen
 from sqlalchemy.pool import NullPool
@@ -30,6 +28,7 @@ from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+NEWEST = migrations.OWN.versions()[0]
 FORK = multiprocessing.get_context("fork")  # Mayfly is imported already, so a forked child starts at once
 
 
@@ -37,7 +36,7 @@ def test_the_first_migration_starts_from_an_empty_database(database_url: str) ->
     """It returns the versions before and after."""
     versions = migrate(database_url)
 
-    assert versions == (None, schema_tables.VERSION)
+    assert versions == (None, NEWEST)
 
 
 def test_migrating_again_changes_nothing(migrated_url: str) -> None:
@@ -46,7 +45,7 @@ def test_migrating_again_changes_nothing(migrated_url: str) -> None:
 
     versions = migrate(migrated_url)
 
-    assert versions == (schema_tables.VERSION, schema_tables.VERSION)
+    assert versions == (NEWEST, NEWEST)
     assert shape_of(migrated_url) == before
 
 
@@ -65,9 +64,9 @@ def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None
         versions = [answers.get(timeout=120) for _ in range(3)]
 
     assert sorted(versions, key=str) == [
-        (schema_tables.VERSION,) * 2,
-        (schema_tables.VERSION,) * 2,
-        (None, schema_tables.VERSION),
+        (NEWEST, NEWEST),
+        (NEWEST, NEWEST),
+        (None, NEWEST),
     ]
     assert shape_of(database_url) == shape_of(migrated_url)
 
@@ -116,7 +115,7 @@ def test_the_printed_statements_create_the_same_tables(
 
     assert shape_of(database_url) == shape_of(migrated_url)
     assert contents_of(database_url) == contents_of(migrated_url)
-    assert migrate(database_url) == (schema_tables.VERSION, schema_tables.VERSION)
+    assert migrate(database_url) == (NEWEST, NEWEST)
 
 
 def test_the_migrated_tables_are_those_of_the_metadata(
@@ -145,13 +144,9 @@ def test_every_table_and_column_has_a_comment() -> None:
 
 
 def test_the_expected_version_is_the_newest_migration() -> None:
-    """A new migration needs a new VERSION."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-
-    newest = ScriptDirectory.from_config(config).get_current_head()
-
-    assert newest == schema_tables.VERSION
+    """A new migration needs a new VERSION, the number that its name begins with."""
+    assert NEWEST is not None
+    assert schema_tables.version_number(NEWEST) == schema_tables.VERSION
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "postgresql", "sqlite"])

@@ -40,7 +40,7 @@ RUN_BY_THEIR_PAGE = {
     "docs/how-to/sources.md": {"python": (1, "test_sources_page"), "sql": (1, "test_sources_page")},
     "docs/how-to/test-handlers.md": {"python": (2, "test_testing_page")},
     "docs/reference/python.md": {
-        "python": (22, "test_handlers_page, test_console_page, test_sql_examples"), "sql": (4, "test_sql_examples"),
+        "python": (16, "test_handlers_page, test_console_page, test_sql_examples"), "sql": (4, "test_sql_examples"),
     },
     "docs/reference/settings.md": {"sql": (1, "test_postgresql_page")},
     "docs/tutorial.md": {"python": (8, "test_application_page")},

@@ -1,7 +1,6 @@
 """Handlers in docs/reference/python.md: each example runs unchanged, with stand-ins for what it calls."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -124,21 +123,6 @@ def test_concurrent_handlers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 class SilentHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Nothing on stderr."""
-
-
-def test_a_log_filter_knows_the_job(engine: Engine) -> None:
-    """And that there is none outside of a handler."""
-    add_job_id = run("def add_job_id")["add_job_id"]
-    record = logging.makeLogRecord({})
-
-    @handler("log_something")
-    def log_something(job: Job) -> bool:
-        add_job_id(record)
-        return record.job_id == job.id  # type: ignore[attr-defined, no-any-return]
-
-    assert run_inline(log_something).result is True
-    add_job_id(record)
-    assert record.job_id is None  # type: ignore[attr-defined]
 
 
 def test_a_required_setting(monkeypatch: pytest.MonkeyPatch) -> None:

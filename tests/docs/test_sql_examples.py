@@ -1,20 +1,14 @@
 """docs/reference/python.md is correct: its SQL runs on the database it is for, and its Python runs unchanged."""
 
-import asyncio
 import re
-import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
-from sqlalchemy import Engine, create_engine, make_url, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -29,7 +23,6 @@ from mayfly.settings import load_settings
 from tests.docs.consoles import page_named, section_named
 from tests.sqlalchemy_engines import run
 
-ROOT = Path(__file__).parents[2]
 PAGE = section_named("reference/python.md", "Enqueue")
 
 HEADINGS = {
@@ -38,7 +31,6 @@ HEADINGS = {
     "mysql": "MariaDB and MySQL",
     "postgres": "PostgreSQL",
 }
-DRIVERS = {"sqlite": "sqlite3", "mariadb": "PyMySQL", "mysql": "PyMySQL", "postgres": "psycopg (3)"}
 
 
 @pytest.fixture
@@ -84,58 +76,12 @@ def test_the_shortest_sql_is_a_complete_job(database: Database, migrated_url: st
     assert (row.type, row.payload, row.lane, row.status) == ("noop", "{}", "default", "pending")
 
 
-def test_the_python_with_a_driver_commits_with_the_row(
-    database: Database, migrated_url: str, engine_name: str
-) -> None:
-    """Unchanged, except the address it connects to."""
-    example = python_after(f"\n{DRIVERS[engine_name]}")
-
-    exec(example, driver_names(migrated_url))
-
-    assert len(orders(database)) == 1
-    assert [row.payload for row in rows(database)] == [f'{{"order":{orders(database)[0]}}}']
-
-
 def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, application: Engine) -> None:
     """A Connection and a Session."""
-    exec(python_after("SQLAlchemy, a `Connection`"), names(engine=application, Session=Session, text=text))
+    exec(python_after("## In your own transaction"), names(engine=application, Session=Session, text=text))
 
     assert orders(database) == [1, 2]
     assert [row.payload for row in rows(database)] == ['{"order":1}', '{"order":2}']
-
-
-@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_python_with_an_async_session_commits_with_the_row(database: Database, migrated_url: str) -> None:
-    """It runs on an event loop."""
-    engine = create_async_engine(migrated_url.replace("sqlite:", "sqlite+aiosqlite:"), poolclass=NullPool)
-    given = names(engine=engine, AsyncSession=AsyncSession, text=text)
-
-    exec(python_after("\nSQLAlchemy's `AsyncSession`"), given)
-    asyncio.run(given["place_order"]())
-
-    assert (orders(database), [row.payload for row in rows(database)]) == ([7], ['{"order":7}'])
-
-
-DJANGO = """
-import django
-import mayfly
-from django.conf import settings
-from tests.docs.consoles import page_named, section_named
-
-settings.configure(DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {path!r}}}}})
-django.setup()
-{example}
-"""
-
-
-@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_the_python_with_django_commits_with_the_row(database: Database, migrated_url: str) -> None:
-    """In a process of its own: Django's settings are those of a process."""
-    script = DJANGO.format(path=make_url(migrated_url).database, example=python_after("\nDjango, on"))
-
-    subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, check=True)
-
-    assert (orders(database), [row.payload for row in rows(database)]) == ([6], ['{"order":6}'])
 
 
 def test_the_python_without_a_connection_runs(database: Database) -> None:
@@ -150,6 +96,8 @@ def test_the_debounce_is_one_job_with_the_last_text(database: Database) -> None:
     """It is due half a minute after the last edit; an edit after its claim is another job."""
     given = names()
     exec(python_after("### Debounce"), given)
+    for number in range(10):
+        given["on_edit"](42, f"edit {number}")
     [row] = rows(database)
     assert mayfly.Job(1, "", "", row.payload, 1, 1, 1).payload == {"product": 42, "text": "edit 9"}
     assert timedelta(seconds=20) < row.run_at - database.clock.now() <= timedelta(seconds=30)
@@ -221,31 +169,6 @@ def run_script(url: str, script: str) -> None:
 
 def names(**given: Any) -> dict[str, Any]:
     return {"mayfly": mayfly, **given}
-
-
-def driver_names(url: str) -> dict[str, Any]:
-    """The driver by its name in the example; it connects to the database of this test with any arguments."""
-    parsed = make_url(url)
-    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
-    return names(
-        pymysql=Connecting(pymysql, parsed.translate_connect_args(username="user")),
-        psycopg=psycopg,
-        conninfo=conninfo,
-        sqlite3=sqlite3,
-        path=parsed.database,
-        password=parsed.password,
-    )
-
-
-class Connecting:
-    """The driver, with our own address."""
-
-    def __init__(self, driver: Any, address: dict[str, Any]) -> None:
-        self._driver = driver
-        self._address = address
-
-    def connect(self, **_: Any) -> Any:
-        return self._driver.connect(**self._address)
 
 
 def rows(database: Database) -> list[Any]:

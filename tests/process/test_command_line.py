@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.schema.metadata import cycles
+from mayfly.schema.tables import VERSION
 from tests.process.installation import Installation, wait_until
 from tests.process.schedules import write_schedule
 
@@ -153,8 +154,8 @@ def test_migrate_reports_its_steps_and_can_be_repeated(database_url: str, embedd
     """The first run creates the tables, the second finds them."""
     first, second = (mayfly(embedded, "migrate", DATABASE_URL=database_url) for _ in range(2))
 
-    assert (first.returncode, first.stdout) == (0, "Created the schema, version 0001.\n")
-    assert (second.returncode, second.stdout) == (0, "The schema is up to date (version 0001).\n")
+    assert (first.returncode, first.stdout) == (0, f"Created the schema, version {VERSION}.\n")
+    assert (second.returncode, second.stdout) == (0, f"The schema is up to date (version {VERSION}).\n")
 
 
 def test_migrate_app_without_handlers_is_an_error_message(embedded: Installation) -> None:
