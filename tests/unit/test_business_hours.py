@@ -71,8 +71,7 @@ def test_no_open_instant_is_outside_of_the_hours_on_the_wall(hours: BusinessHour
     assert zone_is_steady > 1 or hours.is_open(when) == is_inside(hours, when)
 
 
-# Slots are aligned in UTC: in a zone whose offset is not a multiple of half an hour, none of 30 minutes may fit into half
-# an hour.
+# Slots are aligned in UTC: half an hour has none of 30 minutes in a zone such as Pacific/Chatham.
 @given(calendars(min_half_hours=2), times, st.sampled_from([5, 15, 30]))
 def test_slots_are_open_to_their_end_and_do_not_overlap(hours: BusinessHours, when: datetime, minutes: int) -> None:
     """They start at multiples of their length, the first one not before `when`."""
