@@ -2,6 +2,7 @@
 
 import os
 import stat
+from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import quote
 
@@ -44,6 +45,11 @@ def _refuse_unsafe(base: Path, facts: os.stat_result) -> None:
 
 def lock_path(directory: Path) -> Path:
     return directory / "dispatcher.lock"
+
+
+def lane_hash(lane: str) -> int:
+    """For the names of files: a lane may have any characters."""
+    return int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())
 
 
 def claim_lock_path(directory: Path, lane_hash: int) -> Path:
