@@ -27,7 +27,7 @@ from mayfly.log import Log
 from mayfly.process import timing
 from mayfly.process.fork import HANDOVER
 from mayfly.process.wakeups import DISPATCHER, WakeupSocket
-from mayfly.queue.arrivals import MIN_POLL_SECONDS, Arrivals
+from mayfly.queue.arrivals import Arrivals
 from mayfly.queue.count import job_groups, lanes_with_due
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ TAKE_OVER_POLL_SECONDS = 0.01
 SECONDS_PER_LANE = 0.001  # a poll of many lanes costs more, and comes less often
 SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start, until jobs arrive in one of them
 SWEEPS_PER_AGE = 32  # later they are as many as this in the time since the start
+ANNOUNCED_SECONDS = 0.005  # between two polls of lanes whose jobs are announced
 BUSY_LANE_SECONDS = 0.25  # between two polls of a lane whose jobs have to wait for a runner
 
 
@@ -60,8 +61,10 @@ class PollSchedule:
     The caller passes the time, and the lanes that need no polls: a runner waits in them, or they linger no more.
     """
 
-    def __init__(self, longest: float, now: float) -> None:
+    def __init__(self, longest: float, now: float, extra: float = 0.0) -> None:
+        """`extra`: seconds added to the time between two polls."""
         self._longest = longest
+        self._extra = extra
         self._lanes = 0
         self._polled_at = self._swept_at = self._began_at = now
         self._active: dict[str, Arrivals] = {}
@@ -73,9 +76,9 @@ class PollSchedule:
         if not active:
             return self._sweep_at
         if self._announced.intersection(active):
-            return min(self._polled_at + MIN_POLL_SECONDS, self._sweep_at)
+            return min(self._polled_at + ANNOUNCED_SECONDS, self._sweep_at)
         interval = min(self._active[lane].poll_seconds(now, self._longest) for lane in active)
-        return min(self._polled_at + max(interval, SECONDS_PER_LANE * len(active)), self._sweep_at)
+        return min(self._polled_at + max(interval, SECONDS_PER_LANE * len(active)) + self._extra, self._sweep_at)
 
     def lanes_to_poll(self, covered: Container[str], now: float) -> Collection[str] | None:
         """None: all lanes. Called when a poll is due."""
@@ -125,7 +128,7 @@ class PollSchedule:
     def _sweep_at(self) -> float:
         by_age = max(SWEEP_SECONDS, (self._swept_at - self._began_at) / SWEEPS_PER_AGE)
         interval = self._longest if self._active else min(by_age, self._longest)
-        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes)
+        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes) + self._extra
 
     def _polled_lanes(self, covered: Container[str], now: float) -> list[str]:
         return [lane for lane in self._active if lane not in covered and now >= self._busy_until.get(lane, 0.0)]
@@ -137,7 +140,7 @@ class Linger(CycleStep):
     def __init__(self, cycle: "FullCycle") -> None:
         super().__init__(cycle)
         self._until = self.context.lingers_until(self.context.settings.longest_linger)
-        self._schedule = PollSchedule(self.context.settings.poll_interval, monotonic())
+        self._schedule = PollSchedule(self.context.settings.poll_interval, monotonic(), timing().extra_poll_seconds)
         self._lingers_until = cache(self._find_end)  # called for every lane at every poll
         self._lanes: set[str] = set()
         self._wakeups: WakeupSocket | None = None

@@ -8,6 +8,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,7 @@ class LaneWait:
         if self._socket is not None and self._socket.is_bound:
             return
         self._close_socket()
-        self._queried_at = 0.0
+        self._queried_at = -inf
         with suppress(WakeDirUnsafe):  # the dispatcher has logged it
             self._socket = WakeupSocket(self._settings, socket_name(self._lane))
 
@@ -136,7 +137,8 @@ class LaneWait:
     def _poll(self, ends_at: float) -> bool:
         """Until a poll or a wake-up finds a job."""
         while self._guard.may_start and (now := monotonic()) < ends_at:
-            poll_at = self._queried_at + self._arrivals.poll_seconds(now, self._longest)
+            interval = self._arrivals.poll_seconds(now, self._longest) + timing().extra_poll_seconds
+            poll_at = self._queried_at + interval
             received = [] if self._socket is None else self._socket.receive()
             if now < poll_at and len(received) == 1 and received[0].job_id is not None:
                 self._announced = 1
