@@ -19,6 +19,7 @@ from mayfly.process import timing
 from mayfly.process.state_dir import lane_hash, poll_lock_path
 from mayfly.process.wakeups import WakeupSocket, socket_name
 from mayfly.queue.arrivals import Arrivals
+from mayfly.queue.followups import has_followups
 from runner.batch import BatchReport
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ class LaneWait:
     def note_batch(self, batch: Sequence[Job], _report: BatchReport, seconds: float) -> None:
         """`seconds` since the claim of this batch began."""
         claimed_at = monotonic() - seconds
-        if not self._announced:
+        if any(has_followups(job) for job in batch):  # their successors may be in this lane
+            self._queried_at = -inf
+        elif not self._announced:
             self._queried_at = claimed_at
         self._arrivals = self._arrivals.plus(len(batch) - self._announced, claimed_at)
         self._announced = 0
@@ -137,6 +140,7 @@ class LaneWait:
     def _poll(self, ends_at: float) -> bool:
         """Until a poll or a wake-up finds a job."""
         while self._guard.may_start and (now := monotonic()) < ends_at:
+            self._buffer.write()
             interval = self._arrivals.poll_seconds(now, self._longest) + timing().extra_poll_seconds
             poll_at = self._queried_at + interval
             received = [] if self._socket is None else self._socket.receive()
@@ -145,7 +149,6 @@ class LaneWait:
                 self._claims.expect(received[0].job_id)
                 return True
             if now < poll_at and not received:
-                self._buffer.write()
                 self._guard.pause(min(poll_at, ends_at) - monotonic(), self._socket)
             elif self._has_due(len(received)):
                 return True

@@ -473,3 +473,16 @@ def test_an_unsafe_directory_of_wakeups_is_logged(embedded: Installation) -> Non
     stop(dispatcher)
     assert f"The directory of wake-ups {wake} is writable for other users (mode 777)" in embedded.log
     assert f"The directory of wake-ups {wake} is writable for other users" in checked.stdout
+
+
+def test_jobs_that_a_job_enqueues_are_announced(embedded: Installation) -> None:
+    """After the commit of its outcome; in its own lane, too, and the next step of a chain."""
+    dispatcher = start_with_rare_polls(embedded)
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+
+    done = embedded.run("mayfly", "enqueue", "enqueue_in_two_lanes", "--lane", "brand_new", **LINGERING)
+    wait_for_done(embedded, 5)
+
+    assert done.returncode == 0, done.stderr
+    stop(dispatcher)
