@@ -13,7 +13,6 @@ import struct
 # The functions of `signal` convert numbers to enums and back: 3 µs per job.
 from _signal import getsignal, pthread_sigmask  # type: ignore[import-not-found]
 from collections.abc import Callable
-from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 from math import inf
@@ -120,17 +119,16 @@ class Guard:
         """
         read, write = self._signal_pipe
         waiting = select.poll()
-        for each in (read, source):
-            if each is not None:
-                waiting.register(each, select.POLLIN)
+        waiting.register(read, select.POLLIN)
+        if source is not None:
+            waiting.register(source, select.POLLIN)
         before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # asyncio and libraries have their own
         try:
-            if self.stopped_by is None:
-                waiting.poll(max(0.0, seconds * 1000))
+            found = waiting.poll(max(0.0, seconds * 1000)) if self.stopped_by is None else ()
         finally:
             signal.set_wakeup_fd(before)
-            with suppress(BlockingIOError):
-                os.read(read, MAX_SIGNAL_BYTES)
+        if any(descriptor == read for descriptor, _event in found):
+            os.read(read, MAX_SIGNAL_BYTES)
 
     @cached_property
     def _signal_pipe(self) -> tuple[int, int]:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 SPARE_SHARE = 1 / 3  # of the time that the polling runner waits without a job
 MAX_POLL_SECONDS = 0.2  # as long as a runner waits: a job after ten seconds of silence starts within 0.3 s
-LOCK_POLL_SECONDS = 0.02  # a lock that is free twice in a row is not just released for a quick job
+LOCK_POLL_SECONDS = 0.05
+FREE_LOCK_SECONDS = 0.02  # a lock that is free twice in a row is not just released for a quick job
 
 
 def install(runner: "Runner", until: float) -> None:
@@ -120,7 +121,7 @@ class LaneWait:
             self._is_poller = was_free
             self._lock.release()
             self._close_socket()
-            self._guard.pause(LOCK_POLL_SECONDS)
+            self._guard.pause(FREE_LOCK_SECONDS if was_free else LOCK_POLL_SECONDS)
         return False
 
     def _open_socket(self) -> None:
