@@ -89,6 +89,8 @@ class LaneWait:
             self._queried_at = -inf
         elif not self._announced:
             self._queried_at = claimed_at
+        if self._announced and not self._arrivals.gap_seconds:  # all jobs so far were announced
+            self._arrivals = Arrivals.after_silence(claimed_at)
         self._arrivals = self._arrivals.plus(len(batch) - self._announced, claimed_at)
         self._announced = 0
 
