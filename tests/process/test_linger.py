@@ -40,6 +40,17 @@ def start_with_rare_polls(installation: Installation, **settings: str) -> Starte
     return start_lingering(installation, **settings)
 
 
+def stop_after_quick_starts(dispatcher: StartedProcess, installation: Installation) -> None:
+    stop(dispatcher)
+    assert_quick_starts(installation)
+
+
+def assert_quick_starts(installation: Installation) -> None:
+    """After 25 seconds each runner has a successor, which claims without a wake-up."""
+    for job in installation.rows(select(jobs)):
+        assert job.started_at - job.created_at < timedelta(seconds=15)
+
+
 def enqueue_by_command(installation: Installation, lane: str = "default") -> None:
     """As an application does: with a wake-up after the commit."""
     done = installation.run("mayfly", "enqueue", "noop", "--lane", lane, **LINGERING)
@@ -373,7 +384,7 @@ def test_a_wakeup_starts_a_job(installation: Installation) -> None:
         enqueue_by_command(installation)
         wait_for_done(installation, number)
 
-    stop(dispatcher)
+    stop_after_quick_starts(dispatcher, installation)
     assert [each.jobs_done for each in installation.rows(select(runners))] == [4]
 
 
@@ -385,7 +396,7 @@ def test_a_wakeup_of_a_new_lane_starts_a_runner(embedded: Installation) -> None:
         enqueue_by_command(embedded, lane)
         wait_for_done(embedded, number)
 
-    stop(dispatcher)
+    stop_after_quick_starts(dispatcher, embedded)
     assert {each.lane for each in embedded.rows(select(runners))} == {"default", "brand_new"}
 
 
@@ -421,6 +432,7 @@ def test_after_the_death_of_its_runner_a_lane_is_woken_up(embedded: Installation
 
     dispatcher.send_signal(signal.SIGTERM)
     dispatcher.communicate(timeout=60)
+    assert_quick_starts(embedded)
     assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [1, 2]
 
 
@@ -438,25 +450,27 @@ def test_wakeups_continue_after_a_handover_and_after_a_killed_dispatcher(embedde
     wait_for_done(embedded, 2)
 
     stop(first)
-    stop(third)
+    stop_after_quick_starts(third, embedded)
 
 
 def test_a_runner_takes_the_place_of_another_that_receives_wakeups(embedded: Installation) -> None:
-    """One that is busy receives nothing; the next one of the lane binds the socket."""
+    """One that is busy receives nothing; the next one of the lane binds the socket, and queries once."""
     dispatcher = start_with_rare_polls(embedded, MIN_WORKERS="2")
     enqueue_by_command(embedded)
     wait_for_done(embedded, 1)
+    embedded.enqueue("noop")
     gated = embedded.run("mayfly", "enqueue", "gated", **LINGERING)
     embedded.wait_for_gate()
+    wait_for_done(embedded, 2)
 
     enqueue_by_command(embedded)
-    wait_for_done(embedded, 2)
+    wait_for_done(embedded, 3)
 
     assert gated.returncode == 0, gated.stderr
     embedded.open_gate()
-    wait_for_done(embedded, 3)
-    stop(dispatcher)
-    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [1, 2]
+    wait_for_done(embedded, 4)
+    stop_after_quick_starts(dispatcher, embedded)
+    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [2, 2]
 
 
 def test_an_unsafe_directory_of_wakeups_is_logged(embedded: Installation) -> None:
@@ -485,4 +499,4 @@ def test_jobs_that_a_job_enqueues_are_announced(embedded: Installation) -> None:
     wait_for_done(embedded, 5)
 
     assert done.returncode == 0, done.stderr
-    stop(dispatcher)
+    stop_after_quick_starts(dispatcher, embedded)
