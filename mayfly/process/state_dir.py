@@ -2,7 +2,6 @@
 
 import os
 import stat
-from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import quote
 
@@ -49,6 +48,8 @@ def lock_path(directory: Path) -> Path:
 
 def lane_hash(lane: str) -> int:
     """For the names of files: a lane may have any characters."""
+    from hashlib import blake2b  # takes 2 ms to import: idle cycles use this module, too
+
     return int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())
 
 
