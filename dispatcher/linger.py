@@ -1,7 +1,7 @@
 """Lingering: the dispatcher stays for the minute, polls for due jobs, and hands over to the next dispatcher.
 
-A lane with a runner that waits for jobs is polled by that runner; its dispatcher only detects more work than
-one runner can do.
+A lane with a runner that waits for jobs is polled by that runner, which also receives the wake-ups of its producers.
+Its dispatcher only detects more work than one runner can do, and receives the wake-ups of all other lanes.
 """
 
 from collections.abc import Collection, Container, Iterable
@@ -19,12 +19,14 @@ from dispatcher.supervise import TICK_SECONDS
 from mayfly import log_messages
 from mayfly.clock import host_now, monotonic, pause
 from mayfly.db.connection import Connection
+from mayfly.errors import WakeDirUnsafe
 from mayfly.fleet.cycles import cycles_still_supervised, forget_leaving, note_leaving, read_dispatcher
 from mayfly.fleet.plan import Plan
 from mayfly.fleet.runners import live_runners
 from mayfly.log import Log
 from mayfly.process import timing
 from mayfly.process.fork import HANDOVER
+from mayfly.process.wakeups import DISPATCHER, WakeupSocket
 from mayfly.queue.arrivals import Arrivals
 from mayfly.queue.count import job_groups, lanes_with_due
 
@@ -36,6 +38,7 @@ TAKE_OVER_POLL_SECONDS = 0.01
 SECONDS_PER_LANE = 0.001  # a poll of many lanes costs more, and comes less often
 SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start, until jobs arrive in one of them
 SWEEPS_PER_AGE = 32  # later they are as many as this in the time since the start
+ANNOUNCED_SECONDS = 0.005  # between two polls of lanes whose jobs are announced
 BUSY_LANE_SECONDS = 0.25  # between two polls of a lane whose jobs have to wait for a runner
 
 
@@ -58,23 +61,29 @@ class PollSchedule:
     The caller passes the time, and the lanes that need no polls: a runner waits in them, or they linger no more.
     """
 
-    def __init__(self, longest: float, now: float) -> None:
+    def __init__(self, longest: float, now: float, extra: float = 0.0) -> None:
+        """`extra`: seconds added to the time between two polls."""
         self._longest = longest
+        self._extra = extra
         self._lanes = 0
         self._polled_at = self._swept_at = self._began_at = now
         self._active: dict[str, Arrivals] = {}
         self._busy_until: dict[str, float] = {}
+        self._announced: set[str] = set()  # since the last poll
 
     def next_at(self, covered: Container[str], now: float) -> float:
         active = self._polled_lanes(covered, now)
         if not active:
             return self._sweep_at
+        if self._announced.intersection(active):
+            return min(self._polled_at + ANNOUNCED_SECONDS, self._sweep_at)
         interval = min(self._active[lane].poll_seconds(now, self._longest) for lane in active)
-        return min(self._polled_at + max(interval, SECONDS_PER_LANE * len(active)), self._sweep_at)
+        return min(self._polled_at + max(interval, SECONDS_PER_LANE * len(active)) + self._extra, self._sweep_at)
 
     def lanes_to_poll(self, covered: Container[str], now: float) -> Collection[str] | None:
         """None: all lanes. Called when a poll is due."""
         self._polled_at = now
+        self._announced.clear()
         if now < self._sweep_at:
             return self._polled_lanes(covered, now)
         self._swept_at = now
@@ -90,6 +99,12 @@ class PollSchedule:
     def expect_jobs(self, lanes: Iterable[str], now: float) -> None:
         for lane in lanes:
             self._active.setdefault(lane, Arrivals(now))
+
+    def announce_jobs(self, lanes: Iterable[str], now: float) -> None:
+        """Jobs have been enqueued in these lanes just now."""
+        announced = set(lanes)
+        self.expect_jobs(announced, now)
+        self._announced |= announced
 
     def note_jobs(self, lane: str, jobs: int, now: float) -> None:
         self._active[lane] = self._active.get(lane, Arrivals(now)).plus(jobs, now)
@@ -113,7 +128,7 @@ class PollSchedule:
     def _sweep_at(self) -> float:
         by_age = max(SWEEP_SECONDS, (self._swept_at - self._began_at) / SWEEPS_PER_AGE)
         interval = self._longest if self._active else min(by_age, self._longest)
-        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes)
+        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes) + self._extra
 
     def _polled_lanes(self, covered: Container[str], now: float) -> list[str]:
         return [lane for lane in self._active if lane not in covered and now >= self._busy_until.get(lane, 0.0)]
@@ -125,9 +140,10 @@ class Linger(CycleStep):
     def __init__(self, cycle: "FullCycle") -> None:
         super().__init__(cycle)
         self._until = self.context.lingers_until(self.context.settings.longest_linger)
-        self._schedule = PollSchedule(self.context.settings.poll_interval, monotonic())
+        self._schedule = PollSchedule(self.context.settings.poll_interval, monotonic(), timing().extra_poll_seconds)
         self._lingers_until = cache(self._find_end)  # called for every lane at every poll
         self._lanes: set[str] = set()
+        self._wakeups: WakeupSocket | None = None
         self._jobs_run: dict[str, int] = {}  # by worker_id
         self._expected: frozenset[str] = frozenset()
         self._count_at = 0.0
@@ -149,7 +165,12 @@ class Linger(CycleStep):
         return max(0.0, min(TICK_SECONDS, self._schedule.next_at(self._covered(), now) - now))
 
     def before_plan(self) -> None:
-        """A lane in which a runner of the previous dispatcher waits gets one that is ready before that one exits."""
+        """A lane in which a runner of the previous dispatcher waits gets one that is ready before that one exits.
+
+        The plan finds jobs that were announced to the previous dispatcher.
+        """
+        if self.is_active:
+            self._open_socket()
         supervised = cycles_still_supervised(self.context.directory) if self.is_active else frozenset()
         if supervised:
             runners = self.context.database.read(live_runners)
@@ -168,6 +189,7 @@ class Linger(CycleStep):
     def on_tick(self) -> None:
         """After the handover the next dispatcher plans; this one supervises its runners until they have exited."""
         supervisor = self.cycle.supervisor
+        self._receive_wakeups()
         if supervisor.must_hand_over:
             note_leaving(self.context.directory, self.cycle.planned.cycle_id, self.context.process)
             self.cycle.lock.hand_over()
@@ -177,6 +199,23 @@ class Linger(CycleStep):
             self._count_at = monotonic() + self.context.settings.poll_interval
             for worker_id, lane, jobs in supervisor.jobs_run():
                 self._note_jobs(worker_id, lane, jobs)
+
+    def _open_socket(self) -> None:
+        try:
+            self._wakeups = WakeupSocket(self.context.settings, DISPATCHER)
+        except WakeDirUnsafe as error:
+            self.context.log.write(log_messages.setting_warning(str(error)))
+        else:
+            self.cycle.supervisor.watch_wakeups(self._wakeups)
+
+    def _receive_wakeups(self) -> None:
+        if self._wakeups is None:
+            return
+        lanes = {each.lane for each in self._wakeups.receive()}
+        self._schedule.announce_jobs(filter(self._lingers, lanes), monotonic())
+        if not self.is_active:
+            self._wakeups = None
+            self.cycle.supervisor.watch_wakeups(None)
 
     def finish(self) -> None:
         forget_leaving(self.context.directory, self.cycle.planned.cycle_id)

@@ -20,6 +20,7 @@ from mayfly.process import timing
 from mayfly.process.fork import HANDOVER, adopt_orphans, end_strays
 from mayfly.process.identity import resident_bytes
 from mayfly.process.status_page import RunningJob
+from mayfly.process.wakeups import WakeupSocket
 
 TICK_SECONDS = 0.25
 WAKE_BYTES = 64 << 10  # the size of a pipe's buffer
@@ -48,6 +49,7 @@ class Supervisor:
         self._unshared_lanes: set[str] = set()  # lanes for which preloading is disabled, see fork_hazard
         self._rejected: list[RunnerProcess] = []  # runners of these lanes, to be started without a preload process
         self._wake_read, self._wake_write = os.pipe()
+        self._wakeups: WakeupSocket | None = None
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
         self.guard_fired = False
@@ -176,6 +178,8 @@ class Supervisor:
             if child is None:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, WAKE_BYTES)
+            elif child is self._wakeups:
+                continue  # dispatcher.linger receives them after each event
             elif key.fd == child.pidfd:
                 exited[child.pid] = child
             elif isinstance(child, Preloader):
@@ -185,9 +189,20 @@ class Supervisor:
         self._enforce(exited)
         return [each for pid in sorted(exited) for each in self._on_exit(exited[pid])]
 
+    def watch_wakeups(self, wakeups: WakeupSocket | None) -> None:
+        """Wait for wake-ups, too. The socket of the last call is closed."""
+        if self._wakeups is not None:
+            self._selector.unregister(self._wakeups)
+            self._wakeups.close()
+        self._wakeups = wakeups
+        if wakeups is not None:
+            self._selector.register(wakeups, selectors.EVENT_READ, wakeups)
+
     def close_in_child(self) -> None:
         """A forked runner must not keep these descriptors."""
         self._selector.close()
+        if self._wakeups is not None:
+            self._wakeups.close()
         for child in (*self._preloaders.values(), *self._rejected, *self._runners.values()):
             child.close()
         os.close(self._wake_read)

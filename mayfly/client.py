@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from secrets import token_hex
 from threading import Lock
 from types import MappingProxyType, TracebackType
@@ -35,6 +35,8 @@ from mayfly.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection as SqlConnection
+
+    from mayfly.process.wakeups import WakeupSender
 
 T = TypeVar("T")
 
@@ -90,6 +92,24 @@ class App:
         if self._registry is None:
             self._registry = load_registry(self.settings)
         return self._registry
+
+    @cached_property
+    def _wakeups(self) -> "WakeupSender | None":
+        if not self.settings.longest_linger:
+            return None
+        from mayfly.process.wakeups import WakeupSender  # only with LINGER
+
+        return WakeupSender(self.settings)
+
+    def wake_up(self, new: NewJob, job_id: int | None = None) -> None:
+        """Announce a committed job to the process that polls its lane."""
+        if self._wakeups is not None and new.run_at is None:
+            self._wakeups.send(new.lane, job_id)
+
+    def wake_up_all(self, new: Iterable[NewJob]) -> None:
+        if self._wakeups is not None:
+            for lane in {each.lane for each in new if each.run_at is None}:
+                self._wakeups.send(lane)
 
     def open_connection(self, given: Any) -> AnyConnection:
         """The `connection=` of the application. In a test, one to another database is refused."""
@@ -175,10 +195,13 @@ def enqueue(
     if (job := buffering_job()) is not None:
         _buffer(job, [new])
         return None
-    now = None if new.unique_key is None else current_app().now()
+    app = current_app()
+    now = None if new.unique_key is None else app.now()
     # Not repeated for on_conflict="error": if the reply to a COMMIT was lost, the holder may be this very job.
     repeatable = new.unique_key is not None and new.on_conflict != ERROR
-    return current_app().database.once(lambda own: insert.insert_job(own, new, now), repeatable=repeatable)
+    job_id = app.database.once(lambda own: insert.insert_job(own, new, now), repeatable=repeatable)
+    app.wake_up(new, job_id)
+    return job_id
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
@@ -215,11 +238,14 @@ def _buffer(job: Job, new: list[NewJob]) -> int:
 
 
 def _insert_committed(part: list[NewJob]) -> int:
-    database = current_app().database
+    app = current_app()
     if part[0].unique_key is None:
-        return database.once(lambda own: insert.insert_slice(own, part), repeatable=False)
-    now = current_app().now()  # in a transaction: releasing a key and taking it are two statements
-    return database.run(lambda own: insert.insert_slice(own, part, now), repeatable=False)
+        inserted = app.database.once(lambda own: insert.insert_slice(own, part), repeatable=False)
+    else:
+        now = app.now()  # in a transaction: releasing a key and taking it are two statements
+        inserted = app.database.run(lambda own: insert.insert_slice(own, part, now), repeatable=False)
+    app.wake_up_all(part)
+    return inserted
 
 
 def validate_job(
@@ -341,7 +367,10 @@ def chain(*steps: StepLike, group_key: str | None = None, connection: Any = None
     if (job := buffering_job()) is not None:
         buffer_job(job, [new])
         return None
-    return current_app().database.run(lambda own: followups.insert_chain(own, new), repeatable=False)
+    app = current_app()
+    job_id = app.database.run(lambda own: followups.insert_chain(own, new), repeatable=False)
+    app.wake_up(new.first, job_id)
+    return job_id
 
 
 def _new_chain(steps: list[Step], group_key: str | None, given: AnyConnection | None) -> NewChain:

@@ -363,6 +363,14 @@ class StateDirUnsafe(MayflyError):
         super().__init__(f"The state directory {path} {reason}. Remove it, or set STATE_DIR to your own directory.")
 
 
+class WakeDirUnsafe(MayflyError):
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"The directory of wake-ups {path} {reason}, so jobs are found by polls only. "
+            "Create one for WAKE_DIR as the user of the dispatcher: `install -d -m 2750 -g GROUP DIRECTORY`."
+        )
+
+
 class TextfileUnwritable(MayflyError):
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(

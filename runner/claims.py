@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment, renew_heartbeat, take_over
 from mayfly.job import Job
 from mayfly.process.identity import this_process
-from mayfly.process.state_dir import claim_lock_path
+from mayfly.process.state_dir import claim_lock_path, lane_hash
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.count import DueJobs, due_jobs
 from mayfly.queue.followups import mark_awaited
@@ -61,11 +60,6 @@ def next_claim_size(size: int, jobs: int, seconds: float) -> int:
 
 class _StaysInItsLane(Exception):
     """A runner may not enter a lane: what it has claimed there is rolled back."""
-
-
-def lane_hash(lane: str) -> int:
-    """For the names of files: a lane may have any characters."""
-    return int.from_bytes(blake2b(lane.encode(), digest_size=8).digest())
 
 
 class ClaimLock:
@@ -234,6 +228,10 @@ class Claims:
         self.assignment = assignment
         self.pauses.lane, self._due = assignment.lane, NO_DUE_JOBS
         self.lock = self.lock and self.lock.of_lane(assignment.lane)
+
+    def expect(self, job_id: int) -> None:
+        """The next claim tries this job first: it has just been enqueued, probably alone."""
+        self._due, self._is_short = DueJobs(single=job_id), False
 
     def has_due(self) -> bool:
         """Queries without locks; claims nothing."""

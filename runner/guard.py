@@ -6,15 +6,18 @@ First with an exception, then by exiting from C code; the dispatcher's guard com
 import ctypes
 import faulthandler
 import os
+import select
 import signal
 import struct
 
-# The functions of `signal` convert numbers to enums and back: 3 µs per job, 50 µs per pause.
-from _signal import getsignal, pthread_sigmask, sigtimedwait  # type: ignore[import-not-found]
+# The functions of `signal` convert numbers to enums and back: 3 µs per job.
+from _signal import getsignal, pthread_sigmask  # type: ignore[import-not-found]
 from collections.abc import Callable
 from enum import StrEnum
+from functools import cached_property
 from math import inf
 from types import FrameType
+from typing import Protocol
 
 from mayfly.clock import monotonic
 from mayfly.errors import Interrupted, UnhandledAlarm
@@ -23,11 +26,15 @@ from mayfly.process import timing
 from mayfly.process.fork import HANDOVER, STOPS
 from mayfly.process.status_page import StatusPage
 
-MAX_PAUSE_SECONDS = 0.25  # a thread of a library may receive a stop signal, which then does not end the pause
+MAX_SIGNAL_BYTES = 4096  # read at once; more signals end the next pause
 HARD_EXIT_STEP_SECONDS = 0.5  # the hard exit is moved in steps, because each move starts a C thread
 CLOCK_MONOTONIC, SIGEV_SIGNAL = 1, 0  # of timer_create
 
 SignalHandler = Callable[[int, FrameType | None], None]
+
+
+class HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
 
 
 class Cause(StrEnum):
@@ -105,16 +112,27 @@ class Guard:
         """Whether another job, or another claim, may begin."""
         return self.stopped_by is None and monotonic() < self._guard_at
 
-    def pause(self, seconds: float) -> None:
-        """Sleep for at most MAX_PAUSE_SECONDS. Unlike after time.sleep(), a stop signal ends it at once."""
-        _block_stops()
+    def pause(self, seconds: float, source: HasDescriptor | None = None) -> None:
+        """Sleep. Unlike after time.sleep(), a signal ends it at once, also one that has just arrived.
+
+        So does input of `source`.
+        """
+        read, write = self._signal_pipe
+        waiting = select.poll()
+        waiting.register(read, select.POLLIN)
+        if source is not None:
+            waiting.register(source, select.POLLIN)
+        before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # asyncio and libraries have their own
         try:
-            stop = sigtimedwait(STOPS, max(0.0, min(seconds, MAX_PAUSE_SECONDS)))
+            found = waiting.poll(max(0.0, seconds * 1000)) if self.stopped_by is None else ()
         finally:
-            _unblock_stops()
-        # After another signal, Python may return an uninitialised result when the time is up.
-        if stop is not None and stop.si_signo in STOPS:
-            signal.raise_signal(stop.si_signo)
+            signal.set_wakeup_fd(before)
+        if any(descriptor == read for descriptor, _event in found):
+            os.read(read, MAX_SIGNAL_BYTES)
+
+    @cached_property
+    def _signal_pipe(self) -> tuple[int, int]:
+        return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     @property
     def window_ends_at(self) -> float:

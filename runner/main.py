@@ -89,7 +89,7 @@ class Runner:
         settler = Settler(
             worker_id, self.assignment.cycle_id, worker_id, success_lanes=successes, sources=self.sources
         )
-        return SettleBuffer(self.database, settler, self.page, self.log)
+        return SettleBuffer(self.database, settler, self.page, self.log, self.app.wake_up_all)
 
     @cached_property
     def sources(self) -> "Sources | None":

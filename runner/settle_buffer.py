@@ -1,6 +1,6 @@
 """Outcomes that are not yet written: several per transaction if jobs are fast, each at once if they are slow."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mayfly import log_messages
@@ -11,7 +11,8 @@ from mayfly.errors import DatabaseAway, DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.log import Log
 from mayfly.process.status_page import StatusPage
-from mayfly.queue.followups import has_followups
+from mayfly.queue.followups import has_followups, inserted_jobs
+from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import DONE, OutcomeKind, Settlement, Settler
 from mayfly.queue.settle import Settled, SettleTransaction, is_done, is_kept_success, settle, settle_done
 from mayfly.stats.histograms import Count, Tally, add
@@ -31,8 +32,17 @@ COMMIT_CHECK_PAUSE_SECONDS = (0.1, 0.3)
 class SettleBuffer:
     """If the process dies, the jobs in the buffer are run again."""
 
-    def __init__(self, database: Database, settler: Settler, page: StatusPage, log: Log) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settler: Settler,
+        page: StatusPage,
+        log: Log,
+        announce: Callable[[Iterable[NewJob]], None] = lambda _new: None,
+    ) -> None:
+        """`announce` is called with new jobs, after their commit."""
         self._database = database
+        self._announce = announce
         self._settler = settler
         self._page = page
         self._log = log
@@ -71,6 +81,7 @@ class SettleBuffer:
             settled = settle(self._database, self._settler, self._buffered, self.tally, self._not_in_totals())
             if settled.events:
                 self._unwritten_rows += _no_longer_done(self._buffered, settled.settlements)
+            self._announce(inserted_jobs(self._buffered))
             self._buffered = []
             self._note_counted(settled.tally)
             if settled.lost or settled.events:

@@ -11,7 +11,7 @@ from console.api.schemas import Context, Enqueued, JsonRoute, NewJobRequest, New
 from console.problems import described
 from mayfly import json_text
 from mayfly.admin.auth import ENQUEUE
-from mayfly.client import validate_job
+from mayfly.client import current_app, validate_job
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import EnqueueError, KeyReused
@@ -96,8 +96,11 @@ def _enqueue(
         return [insert_job(connection, each, now) for each in jobs]
 
     if request is None:
-        return database.run(insert, repeatable=_is_repeatable(jobs)), True
-    return database.run(lambda connection: request.run_once(connection, insert))
+        answer = database.run(insert, repeatable=_is_repeatable(jobs)), True
+    else:
+        answer = database.run(lambda connection: request.run_once(connection, insert))
+    current_app().wake_up_all(jobs)
+    return answer
 
 
 def _validate_all(given: Sequence[NewJobRequest]) -> list[NewJob]:

@@ -13,7 +13,7 @@ from console.web.filters import parse_future
 from console.web.page import Context, Operator, redirect, render
 from mayfly import json_text
 from mayfly.admin.auth import Actor, AuditEntry
-from mayfly.client import validate_job
+from mayfly.client import current_app, validate_job
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
 from mayfly.monitoring.redact import Redactor
@@ -102,7 +102,9 @@ def _enqueue(context: ConsoleContext, name: str, given: Mapping[str, str], actor
         entry.add(connection, 1)
         return insert_job(connection, new, now)
 
-    return context.database.run(insert, repeatable=False)
+    job_id = context.database.run(insert, repeatable=False)
+    current_app().wake_up(new, job_id)
+    return job_id
 
 
 def _json(text: str) -> Any:

@@ -34,6 +34,7 @@ from mayfly.monitoring.hooks import AFTER, BEFORE, ON_DEAD, find_hooks
 from mayfly.process import exits
 from mayfly.process.programs import OWN_PACKAGES, import_own, taken_names
 from mayfly.process.state_dir import open_state_dir
+from mayfly.process.wakeups import open_wake_dir, wake_dir
 from mayfly.registry import ON_DEAD_TYPE, Registry, missing_settings, packages_named, required_names
 from mayfly.schedules import COMMAND
 from mayfly.schedules.files import declared_text, synced_text
@@ -164,6 +165,20 @@ def check_state(installation: Installation) -> Results:
         yield CheckResult(OK, f"{open_state_dir(installation.settings)} is private and writable")
     except OSError as error:
         yield CheckResult(PROBLEM, f"{error}. Set STATE_DIR to a private directory of this user.")
+
+
+def check_wakeups(installation: Installation) -> Results:
+    """A directory for producers of a group passes its group on to the sockets."""
+    settings = installation.settings
+    if not settings.longest_linger:
+        return
+    descriptor, path = open_wake_dir(settings), wake_dir(settings)
+    facts = os.fstat(descriptor)
+    os.close(descriptor)
+    if settings.wake_dir is not None and not facts.st_mode & stat.S_ISGID and facts.st_gid != os.getgid():
+        yield CheckResult(WARNING, f"producers of its group cannot send through {path}: run `chmod g+s {path}`.")
+    else:
+        yield CheckResult(OK, f"sent through {path}")
 
 
 def check_privacy(installation: Installation) -> Results:
@@ -456,7 +471,7 @@ DATABASE_CHECKS: tuple[Check, ...] = (
     check_batches, check_sources, check_tables,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (
-    check_settings, check_log, check_state, check_privacy, *DATABASE_CHECKS, check_handlers, check_packages,
-    check_integrations, check_hooks, check_launchers, check_schedules, check_metrics, check_heartbeat, check_alerts,
-    check_cron,
+    check_settings, check_log, check_state, check_wakeups, check_privacy, *DATABASE_CHECKS, check_handlers,
+    check_packages, check_integrations, check_hooks, check_launchers, check_schedules, check_metrics, check_heartbeat,
+    check_alerts, check_cron,
 )  # fmt: skip

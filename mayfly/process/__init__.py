@@ -27,8 +27,9 @@ class Timing(NamedTuple):
     # Launchers.
     engine_seconds: float = 10.0  # for one command of an engine
     launch_seconds: float = 30.0  # for all commands of one round in an engine
-    # Lingering runners.
+    # Lingering.
     idle_runner_seconds: float = 15.0  # a runner in an empty lane waits for this long
+    extra_poll_seconds: float = 0.0  # between two polls: with rare polls, only wake-ups start jobs
     # Leases.
     lease_grace_seconds: float = 5.0  # a lease ends this long after the dispatcher's guard
     long_lease_seconds: float = 60.0  # of a runner in a long lane, which renews it

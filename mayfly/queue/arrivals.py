@@ -16,6 +16,11 @@ class Arrivals(NamedTuple):
     last_at: float  # monotonic: when the last job was seen; before the first one, since when it is awaited
     gap_seconds: float = 0.0  # the average time between recent jobs; 0: unknown
 
+    @classmethod
+    def after_silence(cls, now: float) -> "Arrivals":
+        """In a lane where no job is expected soon."""
+        return cls(now - MAX_GAP_SECONDS)
+
     def plus(self, jobs: int, now: float) -> "Arrivals":
         """After this many more jobs since `last_at`."""
         if jobs < 1:

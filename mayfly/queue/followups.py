@@ -90,6 +90,14 @@ def write_buffered(connection: Connection, buffered: Sequence[BufferedJob], now:
             open_batch(connection, each, sealed=True)
 
 
+def inserted_jobs(settled: Iterable[Settlement]) -> Iterator[NewJob]:
+    """The jobs that `insert_buffered` has inserted, unless a lease was lost."""
+    for each in settled:
+        for new in (each.outcome.kind is OutcomeKind.DONE and each.job.buffered_jobs) or ():
+            if isinstance(new, NewJob | NewChain):
+                yield new.first if isinstance(new, NewChain) else new
+
+
 def insert_buffered(
     connection: Connection, _settler: Settler, settled: Sequence[Settlement], now: datetime
 ) -> Iterable[LogMessage]:

@@ -192,6 +192,11 @@ class SettingsModel(BaseModel):
     state_dir: t.Directory | None = setting(
         None, "directory of runtime files, such as the host lock; none: automatic"
     )
+    wake_dir: t.Directory | None = setting(
+        None,
+        "directory of the sockets of [wake-ups](../how-to/low-latency.md#producers-of-another-user); none: the state "
+        "directory, for producers of the same user",
+    )
     host_name: t.HostName = Field(
         default_factory=lambda: socket.gethostname(),
         description="name of this host in the tables; dispatchers with different names count as different hosts. "
@@ -286,7 +291,7 @@ class SettingsModel(BaseModel):
         fields["launchers"] = {name: resolved(name, each) for name, each in self.launchers.items()}
         return Settings(**fields, unset_lane=LaneSettings(**dict(LaneModel())))
 
-    @field_validator("log_dir", "state_dir", "metrics_textfile", "schedule_files")
+    @field_validator("log_dir", "state_dir", "wake_dir", "metrics_textfile", "schedule_files")
     @classmethod
     def _is_under_home(
         cls, given: Path | tuple[Path, ...] | None, info: ValidationInfo

@@ -34,6 +34,29 @@ def wait_for_done(installation: Installation, count: int) -> None:
     wait_until(lambda: installation.statuses().get("done", 0) >= count, f"{count} jobs are done")
 
 
+def start_with_rare_polls(installation: Installation, **settings: str) -> StartedProcess:
+    """No poll follows the first ones: only wake-ups start jobs."""
+    installation.timing = Timing(idle_runner_seconds=180, extra_poll_seconds=3600)
+    return start_lingering(installation, **settings)
+
+
+def stop_after_quick_starts(dispatcher: StartedProcess, installation: Installation) -> None:
+    stop(dispatcher)
+    assert_quick_starts(installation)
+
+
+def assert_quick_starts(installation: Installation) -> None:
+    """After 25 seconds each runner has a successor, which claims without a wake-up."""
+    for job in installation.rows(select(jobs)):
+        assert job.started_at - job.created_at < timedelta(seconds=15)
+
+
+def enqueue_by_command(installation: Installation, lane: str = "default") -> None:
+    """As an application does: with a wake-up after the commit."""
+    done = installation.run("mayfly", "enqueue", "noop", "--lane", lane, **LINGERING)
+    assert done.returncode == 0, done.stderr
+
+
 def test_jobs_enqueued_while_lingering_start_soon(installation: Installation) -> None:
     """Also in a new lane, and after the previous runner has exited."""
     dispatcher = start_lingering(installation)
@@ -347,3 +370,133 @@ def test_a_dispatcher_may_linger_beyond_its_timeout(embedded: Installation) -> N
     stop(dispatcher)
 
     assert "Cycle failed" not in embedded.log
+
+
+# --- wake-ups ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.every_database
+def test_a_wakeup_starts_a_job(installation: Installation) -> None:
+    """The first one through the dispatcher, the others in the runner that waits for them."""
+    dispatcher = start_with_rare_polls(installation)
+
+    for number in range(1, 4):
+        enqueue_by_command(installation)
+        wait_for_done(installation, number)
+
+    stop_after_quick_starts(dispatcher, installation)
+    assert [each.jobs_done for each in installation.rows(select(runners))] == [3]
+
+
+def test_a_wakeup_of_a_new_lane_starts_a_runner(embedded: Installation) -> None:
+    """While another lane has a runner that waits."""
+    dispatcher = start_with_rare_polls(embedded)
+
+    for number, lane in enumerate(("default", "brand_new"), start=1):
+        enqueue_by_command(embedded, lane)
+        wait_for_done(embedded, number)
+
+    stop_after_quick_starts(dispatcher, embedded)
+    assert {each.lane for each in embedded.rows(select(runners))} == {"default", "brand_new"}
+
+
+def test_a_wakeup_of_a_job_that_needs_a_transaction_claims_all_due_jobs(embedded: Installation) -> None:
+    """That of a plain job claims this job alone, without a query for others."""
+    dispatcher = start_with_rare_polls(embedded)
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+    [silent] = embedded.enqueue("noop")
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 2)
+    before = embedded.job(silent).status
+
+    done = embedded.run("mayfly", "enqueue", "noop", "--unique-key", "a key", **LINGERING)
+    wait_for_done(embedded, 4)
+
+    assert (before, done.returncode) == ("pending", 0)
+    stop(dispatcher)
+
+
+def test_after_the_death_of_its_runner_a_lane_is_woken_up(embedded: Installation) -> None:
+    """Its socket is stale: the wake-up goes to the dispatcher, and the next runner replaces the socket."""
+    dispatcher = start_with_rare_polls(embedded)
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+    [pid] = embedded.runner_pids()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: embedded.rows(select(runners))[0].ending is not None, "its end is recorded")
+
+    for number in (2, 3):
+        enqueue_by_command(embedded)
+        wait_for_done(embedded, number)
+
+    dispatcher.send_signal(signal.SIGTERM)
+    dispatcher.communicate(timeout=60)
+    assert_quick_starts(embedded)
+    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [1, 2]
+
+
+def test_wakeups_continue_after_a_handover_and_after_a_killed_dispatcher(embedded: Installation) -> None:
+    """Each dispatcher replaces the socket of the one before."""
+    first = start_with_rare_polls(embedded)
+    second = start_lingering(embedded)
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+    second.kill()
+    second.communicate(timeout=60)
+
+    third = start_lingering(embedded)
+    enqueue_by_command(embedded, "another")
+    wait_for_done(embedded, 2)
+
+    stop(first)
+    stop_after_quick_starts(third, embedded)
+
+
+def test_a_runner_takes_the_place_of_another_that_receives_wakeups(embedded: Installation) -> None:
+    """One that is busy receives nothing; the next one of the lane binds the socket, and queries once."""
+    dispatcher = start_with_rare_polls(embedded, MIN_WORKERS="2")
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+    embedded.enqueue("noop")
+    gated = embedded.run("mayfly", "enqueue", "gated", **LINGERING)
+    embedded.wait_for_gate()
+    wait_for_done(embedded, 2)
+
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 3)
+
+    assert gated.returncode == 0, gated.stderr
+    embedded.open_gate()
+    wait_for_done(embedded, 4)
+    stop_after_quick_starts(dispatcher, embedded)
+    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [2, 2]
+
+
+def test_an_unsafe_directory_of_wakeups_is_logged(embedded: Installation) -> None:
+    """Jobs are found by polls. `mayfly doctor` reports it, too."""
+    wake = embedded.home / "wake"
+    wake.mkdir()
+    wake.chmod(0o777)
+    dispatcher = start_lingering(embedded, WAKE_DIR="wake")
+
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+
+    checked = embedded.run("mayfly", "doctor", WAKE_DIR="wake", **LINGERING)
+    stop(dispatcher)
+    assert f"The directory of wake-ups {wake} is writable for other users (mode 777)" in embedded.log
+    assert f"The directory of wake-ups {wake} is writable for other users" in checked.stdout
+
+
+def test_jobs_that_a_job_enqueues_are_announced(embedded: Installation) -> None:
+    """After the commit of its outcome; in its own lane, too, and the next step of a chain."""
+    dispatcher = start_with_rare_polls(embedded)
+    enqueue_by_command(embedded)
+    wait_for_done(embedded, 1)
+
+    done = embedded.run("mayfly", "enqueue", "enqueue_in_two_lanes", "--lane", "brand_new", **LINGERING)
+    wait_for_done(embedded, 5)
+
+    assert done.returncode == 0, done.stderr
+    stop_after_quick_starts(dispatcher, embedded)

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, enqueue_many, handler
+from mayfly import Cancel, Dead, Job, Retry, Snooze, chain, enqueue, enqueue_many, handler, step
 from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ def printer(_job: Job) -> None:
 def enqueue_child(job: Job) -> None:
     """On the runner's own connection."""
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
+
+
+@handler("enqueue_in_two_lanes")
+def enqueue_in_two_lanes(job: Job) -> None:
+    enqueue("noop", lane="default")
+    chain(step("noop", lane=job.lane), step("noop", lane=job.lane))
 
 
 @handler("enqueue_until_third", backoff_base=0.001)

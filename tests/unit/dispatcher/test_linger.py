@@ -71,6 +71,21 @@ def test_a_lane_whose_jobs_wait_for_runners_is_not_polled_for_a_while() -> None:
     assert schedule.next_at(NONE_WAIT, BUSY_LANE_SECONDS) < LONGEST
 
 
+def test_an_announced_lane_is_polled_at_once() -> None:
+    """However rare polls are; once, and not if a runner waits in it, or if its jobs wait for runners."""
+    schedule = PollSchedule(LONGEST, 0.0, extra=3600.0)
+
+    schedule.announce_jobs(["mail"], 10.0)
+
+    assert schedule.next_at(NONE_WAIT, 10.0) <= 10.0
+    assert schedule.next_at({"mail"}, 10.0) > 3600.0
+    assert schedule.lanes_to_poll(NONE_WAIT, 10.0) == ["mail"]
+    assert schedule.next_at(NONE_WAIT, 10.0) > 3600.0
+    schedule.note_busy(["mail"], 10.0)
+    schedule.announce_jobs(["mail"], 10.1)
+    assert schedule.next_at(NONE_WAIT, 10.1) > 3600.0
+
+
 @given(st.integers(0, 100_000))
 def test_many_lanes_are_polled_less_often(lanes: int) -> None:
     """A millisecond per lane: a poll of all lanes costs a small share of the time, however many there are."""

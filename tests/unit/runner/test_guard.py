@@ -3,13 +3,15 @@
 import faulthandler
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from mayfly.clock import monotonic, pause
+from mayfly.clock import monotonic
 from mayfly.process import timing
 from mayfly.process.status_page import StatusPage
 from runner.guard import HARD_EXIT_STEP_SECONDS, Cause, Guard
@@ -69,25 +71,44 @@ def test_the_timeout_of_a_job_comes_before_other_causes(guard: Guard, ends_at: f
     assert (guard.cause_of(monotonic() - 1), guard.cause_of(inf)) == (Cause.TIMEOUT, Cause.STOP)
 
 
-def test_the_handler_of_a_stop_signal_runs_before_a_pause_ends(guard: Guard) -> None:
-    """Also if the signal arrived just before the pause: then the runner claims nothing more."""
+def test_a_stop_signal_ends_a_pause(guard: Guard) -> None:
+    """Its handler has run then: the runner claims nothing more."""
     received: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    os.kill(os.getpid(), signal.SIGTERM)
+    stop = Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    stop.start()
 
     guard.pause(FAR)
 
+    stop.join()
     signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM]
 
 
-def test_a_signal_at_the_end_of_a_pause_is_no_stop_signal(guard: Guard) -> None:
-    """If its handler returns when the time is up, Python's sigtimedwait() returns an uninitialised result."""
-    before = signal.signal(signal.SIGALRM, lambda _number, _frame: pause(0.004))
-    for _ in range(300):
-        signal.setitimer(signal.ITIMER_REAL, 0.0015)
-        guard.pause(0.003)
+def test_a_stop_signal_just_before_a_pause_ends_it(guard: Guard) -> None:
+    """Its handler may run between the last check of the caller and the pause."""
+    guard.stopped_by = "SIGTERM"
+
+    guard.pause(FAR)
+
+
+def test_input_ends_a_pause(guard: Guard) -> None:
+    """As of a wake-up; also input that has been there before."""
+    read, write = socket.socketpair()
+    with read, write:
+        write.send(b"x")
+
+        guard.pause(FAR, read)
+
+
+def test_a_signal_of_a_pause_does_not_end_the_next_one(guard: Guard) -> None:
+    """Otherwise a runner that waits would use a whole processor."""
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    guard.pause(FAR)
+    started = monotonic()
+
+    guard.pause(0.02)
 
     signal.signal(signal.SIGALRM, before)
-    assert guard.stopped_by is None
+    assert monotonic() - started >= 0.02
