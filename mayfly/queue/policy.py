@@ -204,8 +204,14 @@ def after_lost_runner(job: Job, reason: str, retry: RetryContext) -> Outcome:
     if releases > RELEASES_ALLOWED:
         failure = Failure.from_reason(f"released {RELEASES_ALLOWED} times in a row, last: {reason}")
         return _dead(failure, OutcomeKind.CRASHED)
-    run_at = None if releases == 1 else retry.after(releases)
-    return Outcome(OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True)
+    return Outcome(
+        OutcomeKind.RELEASED,
+        run_at=None if releases == 1 else retry.after(releases),
+        error=Failure.from_reason(reason).text,
+        keeps_attempt=True,
+        suspect=True,
+        counts_release=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -339,3 +339,14 @@ def test_a_noted_death_is_a_crash_of_its_job(exit_code: int | None, killed_by: i
 
     assert outcome == policy.after_crash(make_job(id=RUNNING), f"the runner {how}", CONTEXT)
     assert duration_ms == pytest.approx(12_000, abs=1)
+
+
+def test_the_error_of_a_job_names_the_cause_of_its_engine() -> None:
+    """If it is known when the job is settled."""
+    death = Death("crash", None, signal.SIGKILL, {RUNNING: NOON})
+
+    crashed, _ = judge(make_job(id=RUNNING), exit_of(death, NOON, "out of memory"), WINDOW, CONTEXT)
+    released, _ = judge_lost(make_job(), 1, None, CONTEXT, cause="node failed")
+
+    assert crashed.error == "crashed: the runner was killed by signal 9 (SIGKILL): out of memory"
+    assert released.error == f"{DISAPPEARED}: node failed"

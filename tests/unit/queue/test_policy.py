@@ -348,7 +348,7 @@ def test_a_job_whose_runner_was_lost_is_run_again_alone(releases: int, run_at: d
     job = make_job(rare_fields=RareFields(releases=releases))
 
     assert policy.after_lost_runner(job, "gone", CONTEXT) == Outcome(
-        OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True
+        OutcomeKind.RELEASED, run_at=run_at, error="gone", keeps_attempt=True, suspect=True, counts_release=True
     )
 
 
