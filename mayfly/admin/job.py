@@ -46,7 +46,7 @@ CHAIN = "SELECT rest FROM mayfly_chains WHERE job_id = :id"
 LAST_CYCLE = "SELECT started_at FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
 ROW_WORKER = "SELECT row_worker_id FROM mayfly_jobs WHERE id = :id"
 RUNNER = "SELECT host, running FROM mayfly_runners WHERE worker_id = :worker_id"
-# Only of a run that ended with its runner: that of another job may have crashed the runner later.
+# Not after a failed attempt: that ended before its runner, which another job may have crashed.
 RUNNER_CAUSE = (
     "SELECT worker_id, launcher, cause FROM mayfly_runners WHERE cause IS NOT NULL AND launcher IS NOT NULL"
     f" AND worker_id = (SELECT CASE WHEN outcome IN ('crashed', '{RELEASED}') THEN worker_id END"

@@ -161,10 +161,8 @@ def _runner_cause(known: JobDiagnosis) -> Iterator[Reason]:
     """The answer of an engine is often later than the error of the job."""
     ended = known.runner_cause
     if ended is not None and ended.cause not in (known.row.last_error or ""):
-        text = (
-            f"Its last runner, {ended.worker_id} of the launcher {ended.launcher}, ended: {ended.cause.rstrip('.')}."
-        )
-        yield Reason("runner_ended", text)
+        runner = f"{ended.worker_id} of the launcher {ended.launcher}"
+        yield Reason("runner_ended", f"Its last runner, {runner}, ended: {ended.cause.rstrip('.')}.")
 
 
 def _row(known: JobDiagnosis) -> Iterator[Reason]:
@@ -274,7 +272,8 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
         yield Reason("no_handler", f"The last runner could not run it: {row.waiting_for}.")
     if row.crashes or row.suspect:
         times = "once" if row.crashes == 1 else f"{row.crashes} times"
-        cause = f"it crashed its runner {times}" if row.crashes else "its runner crashed and may have been running it"
+        suspected = f"its runner crashed and may have been running it{row.error}"
+        cause = f"it crashed its runner {times}" if row.crashes else suspected
         yield Reason("suspect", f"It waits for a runner of its own: {cause}.")
 
 

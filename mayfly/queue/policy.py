@@ -260,7 +260,8 @@ def after_crash_among(suspects: int, job: Job, reason: str, retry: RetryContext)
     """If several jobs may have been running, each is run again alone, and no crash is counted."""
     if suspects == 1:
         return after_crash(job, reason, retry)
-    return Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    error = Failure.from_reason(reason).text
+    return Outcome(OutcomeKind.RELEASED, error=error, keeps_attempt=True, suspect=True)
 
 
 def after_expired_lease(held: int, job: Job, now: datetime) -> Outcome:

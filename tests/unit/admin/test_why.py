@@ -220,6 +220,11 @@ def test_the_reason_of_an_earlier_delay_is_not_shown() -> None:
             "It waits for a runner of its own: its runner crashed and may have been running it.",
         ),
         (
+            make_known(suspect=True, last_error="the runner disappeared: node failed"),
+            "It waits for a runner of its own: its runner crashed and may have been running it:"
+            " the runner disappeared: node failed.",
+        ),
+        (
             make_known(LaneState(5, external=True)),
             "The lane mail is external: no runners are started, external workers pull its jobs.",
         ),
