@@ -75,6 +75,7 @@ class Exit:
     peak_memory: int = 0  # bytes; 0: unknown
     killed_for: KilledFor | None = None
     output_end: str = ""  # the last kilobytes that it printed
+    cause: str | None = None  # by its engine or its lease keeper
 
     @property
     def signal(self) -> int | None:
@@ -109,8 +110,12 @@ class Exit:
             return f"its memory grew above WORKER_MEMORY and the runner was killed{peak}"
         if self.signal is not None:
             name = {each.value: each.name for each in signal.Signals}.get(self.signal, "unknown")
-            return f"the runner was killed by signal {self.signal} ({name}){peak}"
-        return f"the runner exited with code {self.code} in the middle of the job{peak}"
+            return _explained(f"the runner was killed by signal {self.signal} ({name}){peak}", self.cause)
+        return _explained(f"the runner exited with code {self.code} in the middle of the job{peak}", self.cause)
+
+
+def _explained(reason: str, cause: str | None) -> str:
+    return f"{reason}: {cause}" if cause else reason
 
 
 @dataclass(frozen=True)
@@ -168,23 +173,29 @@ def judge(job: Job, exit_: Exit, window_seconds: float, retry: RetryContext) -> 
 
 
 def judge_lost(
-    job: Job, held: int, status: RunnerStatus | None, retry: RetryContext, crash: str | None = None
+    job: Job,
+    held: int,
+    status: RunnerStatus | None,
+    retry: RetryContext,
+    crash: str | None = None,
+    cause: str | None = None,
 ) -> tuple[Outcome, int | None]:
     """For a runner whose exit no dispatcher observed; its status page, if it exists, has the running jobs.
 
     The runner died with its dispatcher or host, which the job did not cause, unless `crash` has another reason.
     """
+    reason = _explained(DISAPPEARED, cause)
     if status is not None and status.running_job(job.id) is None:
         return RELEASED, None
     if crash is not None:
         suspects = held if status is None else len(status.running)
         return policy.after_crash_among(suspects, job, crash, retry), None
     if status is None and held > 1:  # most of them had not started
-        return policy.after_crash_among(held, job, DISAPPEARED, retry), None
-    return policy.after_lost_runner(job, DISAPPEARED, retry), None
+        return policy.after_crash_among(held, job, reason, retry), None
+    return policy.after_lost_runner(job, reason, retry), None
 
 
-def exit_of(death: Death, now: datetime) -> Exit:
+def exit_of(death: Death, now: datetime, cause: str | None = None) -> Exit:
     """How a submitted runner exited, as its lease keeper has noted it. Keepers of other hosts have other clocks."""
     ended = monotonic()
     running = tuple(
@@ -192,7 +203,7 @@ def exit_of(death: Death, now: datetime) -> Exit:
     )
     killed_for = KilledFor.TIME if death.ending == Ending.TIMEOUT else None
     code = -death.signal if death.signal is not None else death.exit_code or exits.SUCCESS
-    return Exit(code, RunnerStatus(running=running), ended, killed_for=killed_for)
+    return Exit(code, RunnerStatus(running=running), ended, killed_for=killed_for, cause=cause)
 
 
 # --- the clean-up ---
@@ -301,7 +312,8 @@ class Rescuer:
     ) -> tuple[Outcome, int | None]:
         """A runner of a long lane may exit without a dispatcher. If its last deadline has passed, it timed out."""
         lane = self.context.settings.lane(runner.lane)
-        exit_ = None if runner.death is None else exit_of(runner.death, self.context.database.clock.now())
+        now = self.context.database.clock.now()
+        exit_ = None if runner.death is None else exit_of(runner.death, now, runner.cause)
         if status is not None and status.too_large:
             exit_ = Exit(-signal.SIGKILL, status, monotonic(), status.too_large, KilledFor.MEMORY)
         elif status is not None and lane.is_long and 0 < status.hard_deadline <= monotonic():
@@ -311,7 +323,7 @@ class Rescuer:
         # A runner of a long lane outlives its dispatcher: if its host still runs, only a crash can have ended it.
         is_ours = runner.host == self.context.host and runner.launcher is None
         crash = LONG_RUNNER_GONE if lane.is_long and is_ours else None
-        return judge_lost(job, held, status, self._retry_context(), crash)
+        return judge_lost(job, held, status, self._retry_context(), crash, runner.cause)
 
     def _rescue_expired(self) -> None:
         """Jobs with an expired lease and no runner row (external workers), as a last resort."""

@@ -59,8 +59,10 @@ def how_ended(runner: RunnerView) -> str:
     if runner.finished_at is None:
         return ""
     if runner.signal:
-        return f"ended by {_signal(runner.signal)}"
-    return f"exit code {runner.exit_code}" if runner.exit_code is not None else runner.ending or ""
+        how = f"ended by {_signal(runner.signal)}"
+    else:
+        how = f"exit code {runner.exit_code}" if runner.exit_code is not None else runner.ending or ""
+    return f"{how}: {runner.cause}" if runner.cause else how
 
 
 def _signal(number: int) -> str:

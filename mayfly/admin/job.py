@@ -19,7 +19,7 @@ from mayfly.admin.jobs import (
     read_views,
 )
 from mayfly.admin.sources import read_row_state
-from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, Reason, RowState, explain
+from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, Reason, RowState, RunnerCause, explain
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownJob
@@ -46,6 +46,12 @@ CHAIN = "SELECT rest FROM mayfly_chains WHERE job_id = :id"
 LAST_CYCLE = "SELECT started_at FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
 ROW_WORKER = "SELECT row_worker_id FROM mayfly_jobs WHERE id = :id"
 RUNNER = "SELECT host, running FROM mayfly_runners WHERE worker_id = :worker_id"
+# Not after a failed attempt: that ended before its runner, which another job may have crashed.
+RUNNER_CAUSE = (
+    "SELECT worker_id, launcher, cause FROM mayfly_runners WHERE cause IS NOT NULL AND launcher IS NOT NULL"
+    f" AND worker_id = (SELECT CASE WHEN outcome IN ('crashed', '{RELEASED}') THEN worker_id END"
+    " FROM mayfly_attempts WHERE job_id = :id ORDER BY id DESC LIMIT 1)"
+)
 _OF_JOB = "mayfly_attempts WHERE job_id = :id AND outcome"
 UNFINISHED = f"{_OF_JOB} IN ('{SLICED}', '{RELEASED}') ORDER BY id DESC LIMIT :size"
 ATTEMPTS = f"{_OF_JOB} NOT IN ('{SLICED}', '{RELEASED}') ORDER BY id DESC LIMIT :size"
@@ -207,7 +213,15 @@ def diagnose(
         broken_modules=registry.failures,
         slot_holders=_slot_holders(connection, row, now),
         row_state=_row_state(connection, row, settings),
+        runner_cause=_runner_cause(connection, row),
     )
+
+
+def _runner_cause(connection: Connection, row: JobRow) -> RunnerCause | None:
+    if not row.claims or row.status not in (PENDING, DEAD):
+        return None
+    found = connection.execute(RUNNER_CAUSE, {"id": row.id}).first()
+    return None if found is None else RunnerCause(*found)
 
 
 def _row_state(connection: Connection, row: JobRow, settings: Settings) -> RowState | None:

@@ -87,6 +87,14 @@ class RowState(NamedTuple):
 NONE_BEFORE = CappedCount()
 
 
+class RunnerCause(NamedTuple):
+    """Why the process of a runner ended, by its engine or its lease keeper."""
+
+    worker_id: str
+    launcher: str
+    cause: str
+
+
 class PoolState(NamedTuple):
     name: str
     cap: int
@@ -121,11 +129,12 @@ class JobDiagnosis:
     broken_modules: Mapping[str, str] = field(default_factory=dict)
     slot_holders: Mapping[str, datetime] = field(default_factory=dict)  # end of the last lease, by host
     row_state: RowState | None = None  # of a waiting job that comes from a source
+    runner_cause: RunnerCause | None = None  # of the last run, if it ended with the process of its runner
 
 
 def explain(known: JobDiagnosis) -> list[Reason]:
     """At least one reason, the strongest first."""
-    return [*_reasons(known), *_row(known)]
+    return [*_reasons(known), *_runner_cause(known), *_row(known)]
 
 
 def _reasons(known: JobDiagnosis) -> list[Reason]:
@@ -146,6 +155,14 @@ def _ended(known: JobDiagnosis) -> Reason:
     since = f" since {_ago(row.finished_at, known.now)}" if row.finished_at else ""
     why = f": {row.cancel_reason}" if row.status == CANCELLED and row.cancel_reason else row.error
     return Reason(row.status, f"{row.status.capitalize()}{since}{why if row.status != DONE else ''}.")
+
+
+def _runner_cause(known: JobDiagnosis) -> Iterator[Reason]:
+    """The answer of an engine is often later than the error of the job."""
+    ended = known.runner_cause
+    if ended is not None and ended.cause not in (known.row.last_error or ""):
+        runner = f"{ended.worker_id} of the launcher {ended.launcher}"
+        yield Reason("runner_ended", f"Its last runner, {runner}, ended: {ended.cause.rstrip('.')}.")
 
 
 def _row(known: JobDiagnosis) -> Iterator[Reason]:
@@ -255,7 +272,8 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
         yield Reason("no_handler", f"The last runner could not run it: {row.waiting_for}.")
     if row.crashes or row.suspect:
         times = "once" if row.crashes == 1 else f"{row.crashes} times"
-        cause = f"it crashed its runner {times}" if row.crashes else "its runner crashed and may have been running it"
+        suspected = f"its runner crashed and may have been running it{row.error}"
+        cause = f"it crashed its runner {times}" if row.crashes else suspected
         yield Reason("suspect", f"It waits for a runner of its own: {cause}.")
 
 

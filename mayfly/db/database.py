@@ -26,6 +26,8 @@ MAX_TRIES = 6  # deadlocks are rare: six in a row have another cause
 FIRST_PAUSE_SECONDS = 0.02
 ALARM_SECONDS = 0.25  # between two alarms after a deadline
 REPEATED = (ErrorKind.REPEAT, ErrorKind.TAKEN)
+UNUSABLE = (ErrorKind.AWAY, ErrorKind.DETACHED)  # after such an error the connection is closed
+NOTHING_WRITTEN = (ErrorKind.DETACHED, ErrorKind.STANDBY)  # the statement was refused before it ran
 
 
 class Database:
@@ -231,7 +233,7 @@ class Database:
                 if monotonic() >= self.deadline:  # the driver has replaced the exception of the alarm by its own
                     raise errors.DatabaseTooSlow(self.name) from error
                 kind = self.dialect.error_kind(original)
-                may_have_happened = is_committing and was_cut and kind is not ErrorKind.STANDBY
+                may_have_happened = is_committing and was_cut and kind not in NOTHING_WRITTEN
                 if may_have_happened and not repeatable:
                     raise errors.CommitUnknown(self.name, reason_of(original)) from error
                 # After deadlocks and the like; and once, on a new connection, if the old one was closed.
@@ -261,7 +263,7 @@ class Database:
         kind = self.dialect.error_kind(error) if isinstance(error, self.dialect.errors) else ErrorKind.OTHER
         # The primary may have become a standby: another host accepts writes now.
         has_moved = kind is ErrorKind.STANDBY and self.hosts.are_several
-        return kind is not ErrorKind.AWAY and not has_moved and not self.dialect.is_cut(connection.raw)
+        return kind not in UNUSABLE and not has_moved and not self.dialect.is_cut(connection.raw)
 
     def _open_once(self, connection: Connection) -> None:
         if self._clock is None:
@@ -290,6 +292,7 @@ def _driver_error(error: BaseException) -> BaseException:
 _EXPLAINED = {
     ErrorKind.REPEAT: errors.DatabaseBusy,
     ErrorKind.AWAY: errors.DatabaseAway,
+    ErrorKind.DETACHED: errors.DatabaseAway,
     ErrorKind.CROWDED: errors.DatabaseCrowded,
     ErrorKind.REFUSED: errors.DatabaseRefused,
     ErrorKind.UNOPENABLE: errors.DatabaseUnopenable,

@@ -46,7 +46,8 @@ ENTER_LANE = (
 RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_RUNNERS = (
     "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL,"
-    " launcher, ending, exit_code, mayfly_runners.signal, running FROM mayfly_runners WHERE finished_at IS NULL"
+    " launcher, ending, exit_code, mayfly_runners.signal, running, CASE WHEN engine_step = 'watch' THEN cause END"
+    " FROM mayfly_runners WHERE finished_at IS NULL"
 )
 LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
 RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
@@ -112,6 +113,7 @@ class LiveRunner:
     has_started: bool = True  # before that, `process` is the dispatcher that planned it
     launcher: str | None = None  # that has started it; None: a dispatcher
     death: Death | None = None
+    cause: str | None = None  # why its process ended, if its engine or its lease keeper has already noted it
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,10 @@ def live_runners(connection: Connection) -> list[LiveRunner]:
             bool(beat),
             launcher,
             ending and Death(ending, exit_code, signal, dict(job_starts(running))),
+            cause,
         )
         for (worker_id, cycle_id, lane, host, machine, pid, started, lease, beat,
-             launcher, ending, exit_code, signal, running) in found
+             launcher, ending, exit_code, signal, running, cause) in found
     ]  # fmt: skip
 
 

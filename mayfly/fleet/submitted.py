@@ -121,7 +121,7 @@ class SubmittedRunner(NamedTuple):
     external_id: str | None = None
     has_started: bool = False
     finished_at: datetime | None = None
-    cause: str | None = None  # of a live row: why its submit has failed
+    cause: str | None = None  # in the step FIND: why its submit has failed; later: why it ended, by its engine
 
 
 class RefusedSubmit(NamedTuple):

@@ -204,8 +204,14 @@ def after_lost_runner(job: Job, reason: str, retry: RetryContext) -> Outcome:
     if releases > RELEASES_ALLOWED:
         failure = Failure.from_reason(f"released {RELEASES_ALLOWED} times in a row, last: {reason}")
         return _dead(failure, OutcomeKind.CRASHED)
-    run_at = None if releases == 1 else retry.after(releases)
-    return Outcome(OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True)
+    return Outcome(
+        OutcomeKind.RELEASED,
+        run_at=None if releases == 1 else retry.after(releases),
+        error=Failure.from_reason(reason).text,
+        keeps_attempt=True,
+        suspect=True,
+        counts_release=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,8 @@ def after_crash_among(suspects: int, job: Job, reason: str, retry: RetryContext)
     """If several jobs may have been running, each is run again alone, and no crash is counted."""
     if suspects == 1:
         return after_crash(job, reason, retry)
-    return Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    error = Failure.from_reason(reason).text
+    return Outcome(OutcomeKind.RELEASED, error=error, keeps_attempt=True, suspect=True)
 
 
 def after_expired_lease(held: int, job: Job, now: datetime) -> Outcome:

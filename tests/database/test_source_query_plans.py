@@ -23,6 +23,7 @@ from tests.databases import Databases
 INDEX = "CREATE INDEX posts_due ON posts (status, run_at, id)"
 OTHER_ROWS = 60_000
 OTHER_ROWS_ON_SQLITE = 10_000  # EXPLAIN does not run the statement there
+ROWS_PER_STATEMENT = 100_000  # Galera replicates each statement as a whole
 DUE = 100
 MANY_DUE = 20_000
 OLD_JOBS = 20_000
@@ -37,11 +38,10 @@ def fill(database: Database, engine_name: str, done: int, future: int) -> None:
         "pending": (done, future, now + timedelta(days=1)),
     }
     for status, (first, count, run_at) in ranges.items():
-        if count:
-            insert = (
-                f"INSERT INTO posts (id, status, run_at, title) SELECT {first} + n, '{status}', '{run_at}', 'A title'"
-            )
-            run(database, f"{insert} FROM {SEQUENCES[engine_name].format(count)}")
+        for start in range(first, first + count, ROWS_PER_STATEMENT):
+            rows = SEQUENCES[engine_name].format(min(ROWS_PER_STATEMENT, first + count - start))
+            values = f"{start} + n, '{status}', '{run_at}', 'A title'"
+            run(database, f"INSERT INTO posts (id, status, run_at, title) SELECT {values} FROM {rows}")
     run(
         database,
         "INSERT INTO mayfly_jobs (type, payload, lane, status, unique_key, finished_at)"

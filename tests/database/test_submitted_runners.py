@@ -215,6 +215,20 @@ def test_a_refusal_counts_until_a_later_submit_is_accepted(database: Database, i
     assert database.read(lambda c: refusals(c, now + timedelta(minutes=11))) == {}
 
 
+def test_a_live_runner_has_the_cause_of_its_end(database: Database) -> None:
+    """Before its submit is found, the cause is why that has failed."""
+    submit(database, "worker-1")
+    database.run(lambda c: begin_submit(c, "worker-1"))
+    take_over(database)
+    causes = []
+
+    for note in (note_cause, note_found, note_cause):
+        database.run(lambda c, note=note: note(c, "worker-1", "17"))  # type: ignore[misc]
+        causes += [each.cause for each in database.read(live_runners)]
+
+    assert causes == [None, None, "17"]
+
+
 def test_a_stop_is_requested_for_the_runners_of_a_host(database: Database) -> None:
     """Those in the queue are closed, the others read the request."""
     submit(database, "worker-1", "worker-2")

@@ -142,7 +142,7 @@ INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%(lane)s, %(passed_over)s) 
 SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
-SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL, launcher, ending, exit_code, mayfly_runners.signal, running FROM mayfly_runners WHERE finished_at IS NULL;
+SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at IS NOT NULL, launcher, ending, exit_code, mayfly_runners.signal, running, CASE WHEN engine_step = 'watch' THEN cause END FROM mayfly_runners WHERE finished_at IS NULL;
 
 -- live runners by lane
 SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane;

@@ -1,7 +1,7 @@
 """An engine in one file, like Slurm with its programs: `serve` starts jobs as processes, the others are its clients.
 
 Files in its directory make it fail: `refuse` has the reason, with `lose` submits get no answer, with `hold` jobs stay
-in the queue, with `down` it does not answer at all.
+in the queue, with `down` it does not answer at all, `ending` has the state of jobs that fail.
 """
 
 import json
@@ -67,7 +67,9 @@ def update(directory: Path, job: dict[str, Any]) -> None:
             )
         job["state"] = "RUNNING"
     elif job["state"] == "RUNNING" and (code := job["process"].poll()) is not None:
-        job["state"] = "COMPLETED" if code == 0 else "FAILED"
+        ending = directory / "ending"
+        failed = ending.read_text() if ending.exists() else "FAILED"
+        job["state"] = "COMPLETED" if code == 0 else failed
 
 
 def request(directory: Path, verb: str, names: list[str]) -> Any:

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+import mayfly
 from mayfly import json_text
+from mayfly.client import App, use_app
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.errors import DatabaseError
+from mayfly.errors import DatabaseAway, DatabaseError
 from mayfly.schema.migrations import migrate
 from scripts.faults.galera import GaleraNode
 from tests.databases import Databases
 from tests.process.installation import Installation, wait_until
 from tests.servers import PostgresServer, PostgresStandby, PrivateServer
+from tests.unit.settings.factories import settings_in
 
 NAME = "failover"
 HOSTS = ("anna", "bert")
@@ -244,6 +247,51 @@ def check(installation: Installation, producer: Producer) -> None:
 def row_counts(server: PrivateServer) -> list[object]:
     tables = ("mayfly_jobs", "test_rows")
     return [server.execute(f"SELECT COUNT(*) FROM {NAME}.{table}") for table in tables]
+
+
+@pytest.mark.slow
+def test_a_node_without_its_cluster_leaves_no_doubt_about_a_job(nodes: list[GaleraNode], tmp_path: Path) -> None:
+    """It refuses the INSERT before it runs it: enqueue() uses another node, or reports that none can be reached.
+
+    A COMMIT whose answer is lost is another case: tests/database/test_lost_commit.py.
+    """
+    cut = nodes[0]
+    cut.create_database(NAME)
+    migrate(cut.url(NAME))
+    alone, on_all = Database(cut.url(NAME)), Database(several(nodes))
+    for each in (alone, on_all):
+        each.connect()
+    cut.isolate(True)
+    try:
+        wait_until(lambda: refuses(cut.url(NAME)), "the node has left the cluster")
+
+        with pytest.raises(DatabaseAway, match="1047"):
+            enqueue_in(alone, tmp_path)
+        job = enqueue_in(on_all, tmp_path)
+    finally:
+        cut.isolate(False)
+    assert cut.await_synced()
+    found = nodes[1].execute(f"SELECT id FROM {NAME}.mayfly_jobs")
+    for each in (alone, on_all):
+        each.close()
+    cut.drop_database(NAME)
+    assert [row[0] for row in found] == [job]
+
+
+def enqueue_in(database: Database, home: Path) -> int | None:
+    use_app(App(settings_in(home, {}), database))
+    return mayfly.enqueue("noop")
+
+
+def refuses(url: str) -> bool:
+    database = Database(url)
+    try:
+        database.read(lambda connection: connection.execute("SELECT COUNT(*) FROM mayfly_jobs"))
+    except DatabaseAway:
+        return True
+    finally:
+        database.close()
+    return False
 
 
 @pytest.mark.slow

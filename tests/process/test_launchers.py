@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ class FakeEngine:
 
     def close(self) -> None:
         for each in psutil.Process(self._server.pid).children(recursive=True):
-            each.kill()
+            with suppress(psutil.NoSuchProcess):  # it has just ended by itself
+                each.kill()
         self._server.kill()
         self._server.wait()
 
@@ -243,18 +245,21 @@ def test_only_one_process_takes_over_a_row(embedded: Installation, fake: FakeEng
 
 
 def test_a_crash_of_a_submitted_runner_is_a_crash_of_its_job(embedded: Installation, fake: FakeEngine) -> None:
-    """Its lease keeper ends its lease; the next cycle settles its jobs, and reads the output from the engine."""
+    """Its lease keeper ends its lease; the next cycle settles its jobs and asks the engine why."""
+    fake.set("ending", "OUT_OF_MEMORY")
     [job_id] = embedded.enqueue("die_always", lane="remote")
     embedded.dispatch()
-    wait_until(lambda: fake.states() == ["FAILED"], "the runner has crashed")
+    wait_until(lambda: fake.states() == ["OUT_OF_MEMORY"], "the runner has crashed")
 
     embedded.dispatch()
 
     job, found = embedded.job(job_id), rows(embedded)[0]
     assert (job.crashes, job.attempts) == (1, 0)
     assert "killed by signal 9" in job.last_error
-    assert (found.ending, found.signal) == ("crash", 9)
+    assert (found.ending, found.signal, found.cause) == ("crash", 9, "out of memory")
     assert "Starting ephemeral worker" in found.output
+    cause = f"Its last runner, {found.worker_id} of the launcher fake, ended: out of memory."
+    assert cause in embedded.run("mayfly", "why", str(job_id)).stdout
 
 
 def test_runners_that_no_job_waits_for_are_cancelled(embedded: Installation, fake: FakeEngine) -> None:
@@ -344,13 +349,14 @@ def test_no_secret_is_in_a_command_line_or_an_environment(embedded: Installation
 
 def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Installation, fake: FakeEngine) -> None:
     """Not before, although its engine reports its end at once. The engine supplies the cause."""
+    fake.set("ending", "NODE_FAIL")
     [job_id] = embedded.enqueue("gated", lane="remote")
     embedded.dispatch()
     embedded.wait_for_gate()
     keeper = psutil.Process(row(embedded).pid).parent()
     assert keeper is not None
     keeper.kill()  # its runner dies with it
-    wait_until(lambda: fake.states() == ["FAILED"], "the engine has seen its end")
+    wait_until(lambda: fake.states() == ["NODE_FAIL"], "the engine has seen its end")
     embedded.dispatch()
     assert (embedded.job(job_id).status, embedded.job(job_id).releases) == ("processing", 0)
     embedded.execute("UPDATE mayfly_runners SET lease_until = planned_at")
@@ -358,6 +364,8 @@ def test_a_submitted_runner_is_rescued_when_its_lease_has_ended(embedded: Instal
     embedded.dispatch()
 
     assert (embedded.job(job_id).releases, rows(embedded)[0].ending) == (1, "lost")
+    assert embedded.job(job_id).last_error.endswith("(its dispatcher or host died): node failed")
+    fake.clear("ending")
     embedded.open_gate()
     wait_until(lambda: embedded.statuses() == {"done": 1}, "the next runner has done the job")
 

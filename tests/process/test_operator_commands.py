@@ -102,11 +102,11 @@ def test_a_removed_host_is_forgotten(installation: Installation) -> None:
 
 def test_status_warns_of_dead_jobs_until_they_are_retried(installation: Installation) -> None:
     """With exit code 0, as /health does: see tests/process/console/test_health.py."""
-    first, *_ = installation.enqueue("fail", '{"times": 1}', count=3, max_attempts=1)
+    first, second, _ = installation.enqueue("fail", '{"times": 1}', count=3, max_attempts=1)
     installation.dispatch()
     ran, facts = installation.run("mayfly", "status"), installation.run("mayfly", "status", "--json")
     installation.run("mayfly", "retry", str(first))
-    installation.run("mayfly", "discard", str(first + 1))
+    installation.run("mayfly", "discard", str(second))
     installation.execute(f"UPDATE mayfly_jobs SET payload = '{{}}', type = 'noop' WHERE id = {first}")
     installation.dispatch()
     later = installation.run("mayfly", "status")

@@ -114,12 +114,14 @@ def test_fifty_posts_are_published_by_five_workers(scheduler: Installation) -> N
 @pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
 def test_a_post_that_cannot_be_published_is_in_the_runbook(scheduler: Installation) -> None:
     run_script(scheduler, "posts.sql")
-    scheduler.execute("DELETE FROM post_details WHERE title = 'Post 7'")
+    [post] = scheduler.rows("SELECT id FROM post_details WHERE title = 'Post 7'")
+    [row] = scheduler.rows(f"SELECT id FROM post_schedule WHERE post_detail_id = {post.id}")
+    scheduler.execute(f"DELETE FROM post_details WHERE id = {post.id}")
 
     scheduler.dispatch(POST_SECONDS="0")
 
     *_, failed = run_script(scheduler, "runbook.sql")
-    assert [tuple(row) for row in failed] == [(7, 1, "there is no post 7")]
+    assert [tuple(each) for each in failed] == [(row.id, 1, f"there is no post {post.id}")]
 
 
 @pytest.mark.slow

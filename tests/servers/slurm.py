@@ -123,21 +123,23 @@ class Slurm:
         return done.stdout
 
     def remove(self) -> None:
-        """Also the processes of its jobs, which are no children of its daemons."""
-        family = [each for each in psutil.process_iter() if self._is_ours(each)]
-        for each in family:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        await_dead(family)
+        """Also the processes of its jobs, which are no children of its daemons, and what these have just forked."""
+        while family := [each for each in psutil.process_iter() if self._is_ours(each)]:
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+            await_dead(family)
         for process in self._processes.values():
             process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _is_ours(self, process: psutil.Process) -> bool:
+        """slurmstepd writes its title over the start of its environment, where psutil stops reading."""
         try:
-            return process.environ().get("SLURM_CONF") == self.environment["SLURM_CONF"]
-        except psutil.Error:
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        except OSError:
             return False
+        return os.fsencode(f"SLURM_CONF={self.environment['SLURM_CONF']}\0") in environment
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]

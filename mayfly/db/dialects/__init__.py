@@ -52,6 +52,7 @@ class ErrorKind(Enum):
     REPEAT = auto()  # a deadlock or the like: run the same transaction again
     TAKEN = auto()  # another transaction has inserted the same unique key: repeated as well, a query may find it now
     AWAY = auto()  # the server cannot be reached, or the connection was lost
+    DETACHED = auto()  # a node of a cluster refused the statement before it ran it
     CROWDED = auto()  # too many connections, in total or of this user
     REFUSED = auto()  # user, password, database name, privileges
     UNOPENABLE = auto()  # a file that does not exist, is not readable, or is not a database

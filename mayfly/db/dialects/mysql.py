@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _ERROR_KINDS = {
     **dict.fromkeys((1213, 1205, 1020), ErrorKind.REPEAT),
     1062: ErrorKind.TAKEN,
-    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1047, 1053, 1180, 1927, 4031, 0), ErrorKind.AWAY),
+    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1053, 1180, 1927, 4031, 0), ErrorKind.AWAY),
+    1047: ErrorKind.DETACHED,
     **dict.fromkeys((1040, 1203, 1226), ErrorKind.CROWDED),
     **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698, 3118, 4151), ErrorKind.REFUSED),
     **dict.fromkeys((1021, 1114, 3), ErrorKind.FULL),

@@ -28,6 +28,7 @@ from mayfly.schema.tables import VERSION_TABLE, Version, is_usable, oldest_usabl
 
 HERE = Path(__file__).parent
 MAX_LOCK_WAIT_SECONDS = 600.0
+REPEATED = (ErrorKind.REPEAT, ErrorKind.DETACHED)  # DETACHED also while a backup has paused a Galera node
 MAX_CYCLE = timedelta(minutes=3)  # from the start of a dispatcher to its end, with LINGER and a late cron
 MIGRATIONS_ATTRIBUTE = "__migrations__"  # of an application's package: the folder of its migration scripts
 
@@ -141,7 +142,7 @@ def _upgrade(connection: Connection, tables: PackageTables) -> None:
         except DBAPIError as error:
             connection.rollback()
             cause = error.orig or error
-            if dialect_named(connection.dialect.name).error_kind(cause) is not ErrorKind.REPEAT:
+            if dialect_named(connection.dialect.name).error_kind(cause) not in REPEATED:
                 raise
             if monotonic() > until:
                 raise TablesBusy(MAX_LOCK_WAIT_SECONDS, reason_of(cause)) from error

@@ -118,6 +118,8 @@ def test_the_page_of_a_job_shows_its_history(api: Api, visitor: Visitor) -> None
     assert '<span class="key">name</span>' in page.text
     assert "Attempts 1 of 1" in text
     assert re.search(r"Done .*, after \d+", text_of(visitor.get(f"/jobs/{done}")))
+    made.execute("UPDATE mayfly_runners SET cause = 'out of memory'")
+    assert ", exit code 0: out of memory" in text_of(visitor.get(f"/jobs/{failed}"))
 
 
 def test_progress_is_a_bar_with_percent_and_text(api: Api, visitor: Visitor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mayfly.admin.jobs import CappedCount
-from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, explain
+from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, PoolState, RunnerCause, explain
 from mayfly.fleet.runners import JobStart
 from mayfly.queue.pauses import Pause
 from tests.factories import NOON
@@ -220,6 +220,11 @@ def test_the_reason_of_an_earlier_delay_is_not_shown() -> None:
             "It waits for a runner of its own: its runner crashed and may have been running it.",
         ),
         (
+            make_known(suspect=True, last_error="the runner disappeared: node failed"),
+            "It waits for a runner of its own: its runner crashed and may have been running it:"
+            " the runner disappeared: node failed.",
+        ),
+        (
             make_known(LaneState(5, external=True)),
             "The lane mail is external: no runners are started, external workers pull its jobs.",
         ),
@@ -249,6 +254,19 @@ def test_the_reason_of_an_earlier_delay_is_not_shown() -> None:
 def test_each_obstacle_of_a_due_job_has_its_sentence(known: JobDiagnosis, sentence: str) -> None:
     """The sentence stands alone, without "It is next"."""
     assert why(known) == [sentence]
+
+
+@pytest.mark.parametrize("status", ["pending", "dead"])
+@pytest.mark.parametrize("is_in_error", [True, False])
+def test_the_cause_of_an_engine_is_shown_once(status: str, is_in_error: bool) -> None:
+    """The error of the job has it if it was known in time."""
+    error = "crashed: killed by signal 9: out of memory" if is_in_error else "crashed: killed by signal 9"
+    cause = RunnerCause("worker-1-1", "slurm", "out of memory")
+
+    shown = " ".join(why(make_known(status=status, last_error=error, crashes=1, runner_cause=cause)))
+
+    sentence = "Its last runner, worker-1-1 of the launcher slurm, ended: out of memory."
+    assert shown.endswith(sentence) != is_in_error
 
 
 def test_several_reasons_are_all_shown() -> None:

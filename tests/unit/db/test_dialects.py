@@ -214,7 +214,7 @@ def test_times_are_bound_in_utc(name: str, expected: object) -> None:
         (2013, ErrorKind.AWAY),  # lost during a query
         (1040, ErrorKind.CROWDED),  # too many connections
         (1226, ErrorKind.CROWDED),  # of one user
-        (1047, ErrorKind.AWAY),  # a Galera node without its cluster
+        (1047, ErrorKind.DETACHED),  # a Galera node without its cluster
         (1045, ErrorKind.REFUSED),
         (1049, ErrorKind.REFUSED),
         (1114, ErrorKind.FULL),

@@ -271,7 +271,7 @@ def test_a_page_without_a_running_job_makes_no_suspects() -> None:
 def test_without_a_page_the_number_of_jobs_decides(held: int) -> None:
     """On another host a single job was running; of several each may have been and is run alone."""
     job = make_job()
-    alone = Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    alone = Outcome(OutcomeKind.RELEASED, error=DISAPPEARED, keeps_attempt=True, suspect=True)
 
     outcome, _ = judge_lost(job, held, None, CONTEXT)
 
@@ -302,9 +302,9 @@ def test_a_crash_with_several_running_jobs_is_counted_for_none(killed_for: Kille
     exit_ = make_exit(-signal.SIGKILL, SEVERAL, killed_for=killed_for)
     outcome, duration_ms = judge(make_job(id=RUNNING, crashes=2), exit_, WINDOW, CONTEXT)
 
-    assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    assert outcome == Outcome(OutcomeKind.RELEASED, error=exit_.reason, keeps_attempt=True, suspect=True)
     assert duration_ms == 12_000
-    assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CONTEXT, "gone")[0] == outcome
+    assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CONTEXT, exit_.reason)[0] == outcome
 
 
 def test_a_job_that_was_not_among_the_running_ones_is_no_suspect() -> None:
@@ -339,3 +339,14 @@ def test_a_noted_death_is_a_crash_of_its_job(exit_code: int | None, killed_by: i
 
     assert outcome == policy.after_crash(make_job(id=RUNNING), f"the runner {how}", CONTEXT)
     assert duration_ms == pytest.approx(12_000, abs=1)
+
+
+def test_the_error_of_a_job_names_the_cause_of_its_engine() -> None:
+    """If it is known when the job is settled."""
+    death = Death("crash", None, signal.SIGKILL, {RUNNING: NOON})
+
+    crashed, _ = judge(make_job(id=RUNNING), exit_of(death, NOON, "out of memory"), WINDOW, CONTEXT)
+    released, _ = judge_lost(make_job(), 1, None, CONTEXT, cause="node failed")
+
+    assert crashed.error == "crashed: the runner was killed by signal 9 (SIGKILL): out of memory"
+    assert released.error == f"{DISAPPEARED}: node failed"

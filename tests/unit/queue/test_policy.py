@@ -348,7 +348,7 @@ def test_a_job_whose_runner_was_lost_is_run_again_alone(releases: int, run_at: d
     job = make_job(rare_fields=RareFields(releases=releases))
 
     assert policy.after_lost_runner(job, "gone", CONTEXT) == Outcome(
-        OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True
+        OutcomeKind.RELEASED, run_at=run_at, error="gone", keeps_attempt=True, suspect=True, counts_release=True
     )
 
 
@@ -372,7 +372,8 @@ def test_one_of_several_jobs_of_a_silent_external_worker_is_released() -> None:
     """It is not known which of them ended the worker, so each is run again alone."""
     outcome = policy.after_expired_lease(2, make_job(), NOON)
 
-    assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    error = "its lease expired before the external worker reported a result"
+    assert outcome == Outcome(OutcomeKind.RELEASED, error=error, keeps_attempt=True, suspect=True)
 
 
 @pytest.mark.parametrize(("crashes", "forgiven"), [(0, 19), (1, 18), (0, 25)])
@@ -413,7 +414,7 @@ def test_an_unseen_death_with_several_jobs_makes_suspects(held: int) -> None:
     """Each is released without using an attempt, to be claimed alone; no crash is counted."""
     outcome = policy.after_crash_among(held, make_job(crashes=2), "gone", CONTEXT)
 
-    assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+    assert outcome == Outcome(OutcomeKind.RELEASED, error="gone", keeps_attempt=True, suspect=True)
 
 
 # --- slices -----------------------------------------------------------------------------------------------
