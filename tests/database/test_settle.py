@@ -291,7 +291,8 @@ def test_settling_again_changes_nothing(database: Database) -> None:
     settled = settle_all(database, settlements)
 
     assert everything(database) == before
-    assert (settled.lost, sum(count.jobs for count in settled.tally.values())) == ((), 4)
+    assert (settled.settlements, settled.lost) == (tuple(settlements), ())
+    assert sum(each.jobs for each in settled.tally.values()) == 4
 
 
 def test_jobs_settled_by_another_runner_are_lost(database: Database) -> None:
