@@ -15,7 +15,7 @@ ALIGNED = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def window_end(now: datetime, span: str, zone: str = "UTC") -> datetime:
+def window_end(now: datetime, span: str, zone: str) -> datetime:
     """The end of the window that contains `now`, which is the start of the next one.
 
     Seconds, minutes and hours are those of UTC. Days, weeks and months begin at midnight in the zone; if daylight

@@ -308,7 +308,7 @@ def store_checkpoint(database: Database, worker_id: str, job: Job, text: str, mo
     def write(connection: Connection) -> int:
         changed = connection.execute(statement, values).rowcount
         if changed and buffered:
-            write_buffered(connection, buffered, database.clock.now())
+            write_buffered(connection, buffered)
         return changed
 
     if (database.run(write, repeatable=False) if buffered else database.once(write)) == 0:

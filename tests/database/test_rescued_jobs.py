@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from mayfly.db.database import Database
+from mayfly.fleet.runners import Death
 from mayfly.job import RareFields, source_row_of
 from mayfly.process import timing
 from mayfly.process.identity import this_process
@@ -110,3 +111,13 @@ def test_a_rescued_job_keeps_what_few_jobs_have(database: Database) -> None:
         RareFields(stalled=2), RareFields(forgiven=3), RareFields(releases=4)
     ]  # fmt: skip
     assert companion.source_row == source_row_of(f"{SOURCE}posts:7")
+
+
+def test_a_submitted_runner_ends_as_its_lease_keeper_has_noted(database: Database) -> None:
+    """The keeper has observed its exit, although it could not close the row."""
+    insert_runner(database)
+
+    close_lost(database, "worker-1", None, Death("crash", None, 11, {}))
+
+    [row] = rows_of(database, tables.runners)
+    assert row.ending == "crash"

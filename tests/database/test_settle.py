@@ -14,6 +14,7 @@ from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlemen
 from mayfly.queue.settle import Settled, settle
 from mayfly.schema import metadata as tables
 from mayfly.stats.histograms import Tally
+from mayfly.stats.totals import count
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
 from tests.factories import NOON, get_row, insert_row, insert_rows
 from tests.statement_recorder import recorded_statements
@@ -290,7 +291,8 @@ def test_settling_again_changes_nothing(database: Database) -> None:
     settled = settle_all(database, settlements)
 
     assert everything(database) == before
-    assert (settled.lost, sum(count.jobs for count in settled.tally.values())) == ((), 4)
+    assert (settled.settlements, settled.lost) == (tuple(settlements), ())
+    assert sum(each.jobs for each in settled.tally.values()) == 4
 
 
 def test_jobs_settled_by_another_runner_are_lost(database: Database) -> None:
@@ -338,3 +340,13 @@ def settle_all(database: Database, settlements: Sequence[Settlement], tally: Tal
 
 def everything(database: Database) -> list[Sequence[Row[Any]]]:
     return [rows_of(database, table) for table in tables.metadata.sorted_tables]
+
+
+def test_totals_include_jobs_that_were_settled_without_them(database: Database) -> None:
+    """This process has settled them one by one."""
+    uncounted, failed = claimed(database, 2)
+    before = count([Settlement(uncounted, DONE, 1)], database.clock.now())
+
+    settle(database, make_settler(), [Settlement(failed, FAILED)], {}, before)
+
+    assert [(row.outcome, row.jobs) for row in rows_of(database, tables.totals)] == [("done", 1), ("failed", 1)]

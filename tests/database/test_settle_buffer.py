@@ -222,3 +222,18 @@ def test_a_thread_with_a_lost_lease_commits_nothing(database: Database, rival: D
         make_buffer(database).settle_in_thread(transaction, Settlement(ours, DONE, 3))
 
     assert (get_row(database, ours.id).status, get_row(database, other.id).group_key) == ("pending", None)
+
+
+def test_two_jobs_are_settled_by_one_statement(database: Database) -> None:
+    """The smallest batch that shares one."""
+    insert_rows(database, 2)
+    outbox = make_buffer(database)
+    jobs = claim_jobs(database, 2)
+    for job in jobs:
+        outbox.add(Settlement(job, DONE, 0))
+
+    with recorded_statements() as sent:
+        outbox.write()
+
+    assert [each.split()[0] for each in sent if each != "BEGIN IMMEDIATE"] == ["UPDATE"]
+    assert {get_row(database, job.id).status for job in jobs} == {"done"}

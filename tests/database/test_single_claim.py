@@ -168,3 +168,16 @@ def test_a_runner_claims_the_only_job_that_it_found(database: Database) -> None:
     assert claims.has_due()
     assert [job.id for job in claims.next()] == [suspect]
     assert claim_ids(database) == []
+
+
+def test_a_job_is_claimed_where_an_update_returns_no_rows(
+    database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claimed job is selected afterwards; a claim that came too late finds nothing."""
+    monkeypatch.setattr(type(database.dialect), "has_update_returning", False)
+    job_id = insert_row(database, attempts=2, claims=4)
+
+    job, late = claim_alone(database, job_id), claim_alone(rival, job_id, "worker-2")
+
+    assert job is not None
+    assert (job.id, job.attempt, job.claims, late) == (job_id, 3, 5, None)

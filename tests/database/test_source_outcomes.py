@@ -14,6 +14,7 @@ from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, RowChange
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.settle import settle
 from mayfly.queue.source_outcome import ROW_CHANGED, cancel_rows, reopen_rows
+from mayfly.stats.histograms import Count
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import change_job, claim_jobs, make_claimant, make_page, run_sql
@@ -345,3 +346,16 @@ def test_a_retried_job_reopens_its_row(posts: Posts) -> None:
     posts.database.run(lambda connection: reopen_rows(connection, posts.sources, [job.id for job in jobs]))
 
     assert posts.statuses() == {1: "processing", 2: "archived"}
+
+
+def test_totals_are_complete_though_a_row_cannot_be_written(posts: Posts) -> None:
+    """With what this process has counted before, and with jobs that it has settled without their totals."""
+    job = posts.claim_one()
+    run_sql(posts.database, "DROP TABLE posts")
+    tally, uncounted = {("a", "noop", "done"): Count(2)}, {("b", "noop", "done"): Count(3)}
+
+    settled = settle(posts.database, posts.settler(), [Settlement(job, DONE)], tally, uncounted)
+
+    assert sorted((lane, counted.jobs) for (lane, *_), counted in settled.tally.items()) == [
+        ("a", 2), ("b", 3), (LANE, 1),
+    ]  # fmt: skip

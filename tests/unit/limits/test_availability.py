@@ -3,6 +3,8 @@
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from mayfly.limits.limit import Limit, LimitKey, LimitRequest
 from mayfly.limits.windows import MAX_WAIT, Availability, RateWindow, Refusal
 from tests.factories import NOON
@@ -121,3 +123,13 @@ def test_the_reason_fits_its_column_and_names_the_time() -> None:
     assert window.reason(NOON + timedelta(days=1), NOON) == "limit sender opens at 2026-05-05 12:00 UTC"
     assert Refusal(TWO_AT_ONCE).reason(NOON, NOON) == "limit smtp: 2 of 2 in use"
     assert len(long.reason(NOON, NOON)) == 190
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_each_window_gets_one_job_of_a_limit_of_one(most: int) -> None:
+    """Also of a limit of 0, which may be raised until then."""
+    refusal = Refusal(LimitKey("sender", Limit("sender", most, "minute")), NEXT_MINUTE)
+
+    retries = [refusal.retry_at(NOON, position, 0.5) for position in (0, 1, 2)]
+
+    assert retries == [NEXT_MINUTE + timedelta(minutes=minutes) for minutes in (0, 1, 2)]

@@ -75,3 +75,8 @@ def test_a_claim_takes_the_first_jobs_and_a_suspect_only_alone(due: list[Row], f
 def test_a_fresh_runner_always_claims_something(due: list[Row]) -> None:
     """No job at the head of a lane can block a new runner."""
     assert bool(claimable(due, fresh=True)) == bool(due)
+
+
+def test_a_runner_that_is_not_fresh_claims_the_job_before_one_that_crashed() -> None:
+    """Only the job that crashed its runner is left to a fresh one."""
+    assert ids(claimable([make_row(1), make_row(2, suspect=True, crashes=1)], fresh=False)) == [1]
