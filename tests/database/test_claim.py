@@ -1,7 +1,9 @@
 """A claim takes due jobs in order and writes its owner; nothing else is changed."""
 
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from freezegun import freeze_time
 
 from mayfly.clock import host_now
@@ -11,7 +13,8 @@ from mayfly.job import SourceRow
 from mayfly.queue.claim import claim
 from mayfly.queue.count import ClaimCursor, due_jobs, has_due
 from mayfly.schema.tables import HIGH, LOW, NORMAL, SOURCE
-from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
+from runner.claims import MIN_BATCH_FOR_CLAIM_LOCK, ClaimLock
+from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant, make_claims, servers_only
 from tests.factories import get_row, insert_row, insert_rows
 
 
@@ -296,3 +299,20 @@ def test_a_claimed_companion_knows_its_row(database: Database) -> None:
 
     assert companion.source_row == SourceRow("posts", "7", worker_id="worker-0")
     assert plain.source_row is None
+
+
+@servers_only
+def test_large_claims_of_a_host_start_where_the_last_one_ended(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older job that came back is claimed at the latest when nothing is left behind the cursor."""
+    monkeypatch.setattr("runner.claims.CURSOR_SECONDS", 3600.0)
+    now, size = database.clock.now(), MIN_BATCH_FOR_CLAIM_LOCK
+    first, second = (insert_rows(database, size, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4))
+    claims = make_claims(database, lock=ClaimLock(tmp_path, "default"))
+
+    claimed = [[job.id for job in claims.more(size)]]
+    back = insert_row(database, run_at=now - timedelta(minutes=6))
+    claimed += ([job.id for job in claims.more(size)] for _ in range(2))
+
+    assert claimed == [first, second, [back]]
