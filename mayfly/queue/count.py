@@ -142,12 +142,10 @@ class DueJobs(NamedTuple):
 
 def due_jobs(connection: Connection, lane: str, now: datetime, cursor: ClaimCursor | None = None) -> DueJobs:
     """Read without locks: another claim may be taking these jobs. Of the priority of the cursor, none before it."""
-    since = {f"since_{each}": FIRST_TIME for each in PRIORITIES}
+    values = {"lane": lane, "now": now, **{f"since_{each}": FIRST_TIME for each in PRIORITIES}}
     if cursor is not None:
-        since[f"since_{cursor.priority}"] = cursor.run_at
-    found = sorted(
-        connection.execute(due_jobs_statement(connection.dialect), {"lane": lane, "now": now, **since}).all()
-    )
+        values[f"since_{cursor.priority}"] = cursor.run_at
+    found = sorted(connection.execute(due_jobs_statement(connection.dialect), values).all())
     single = found[0][2] if len(found) == 1 and found[0][3] else None
     first_at: dict[int, datetime | str] = {}
     for priority, run_at, _id, _has_no_key in found:
