@@ -19,7 +19,7 @@ from mayfly.fleet.cycles import KnownLane, known_lanes, open_cycle, record_passe
 from mayfly.fleet.launchers import log_file
 from mayfly.fleet.plan import LaneCount, Plan, PlannedLane, lane_rules, measure, plan_runners, slots
 from mayfly.fleet.plan_lock import finish_planning
-from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
+from mayfly.fleet.runners import Assignment, add_planned, live_by_lane_and_on_host
 from mayfly.fleet.submitted import RefusedSubmit, Submission, add_submitted, queued_by_lane, refusals
 from mayfly.job import FULL_WINDOW
 from mayfly.process import timing
@@ -121,10 +121,11 @@ def count_work(context: CycleContext) -> CountedWork:
 
     def read(connection: Connection) -> tuple[CountedWork, Container[str]]:
         lanes, pauses = known_lanes(connection), load_pauses(connection, now)
+        running, running_here = live_by_lane_and_on_host(connection, context.host)
         counted = CountedWork(
             due=tuple(count_due(connection, now, partial(_count_cap, context, lanes))),
-            running=live_by_lane(connection),
-            running_here=live_on_host(connection, context.host),
+            running=running,
+            running_here=running_here,
             lanes=lanes,
             paused=pauses.lanes,
             queued=queued_by_lane(connection) if context.settings.launchers else {},

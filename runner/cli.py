@@ -21,7 +21,7 @@ from mayfly.errors import LaneIsExternal, MayflyError
 from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.plan import LaneCount, PlannedLane, lane_rules, measure, plan_runners, slots
 from mayfly.fleet.plan_lock import finish_planning, planning
-from mayfly.fleet.runners import Assignment, EndedRunner, add_planned, close_runner, live_by_lane, live_on_host
+from mayfly.fleet.runners import Assignment, EndedRunner, add_planned, close_runner, live_by_lane_and_on_host
 from mayfly.fleet.submitted import take_over_submitted
 from mayfly.format import plural
 from mayfly.log import Log, open_log
@@ -258,14 +258,15 @@ def _assign(lane: ResolvedLane, number: int, now: datetime, begins_with: int | N
 
 def plan_one(connection: Connection, settings: Settings, lane: str, now: datetime) -> PlannedLane:
     """One more runner of this lane by the rules of every plan, as if its backlog needed one more than it has."""
-    live, known, paused = live_by_lane(connection), known_lanes(connection), load_pauses(connection, now).lanes
+    live, live_here = live_by_lane_and_on_host(connection, this_host(settings.host_name))
+    known, paused = known_lanes(connection), load_pauses(connection, now).lanes
     counts = []
     for name in sorted({lane, *live}):
         rules = lane_rules(settings, name, known.get(name, KnownLane()), paused.get(name))
         rules = replace(rules, launcher=None if name == lane else rules.launcher)  # this process is here
         running = live.get(name, 0)
         counts.append(LaneCount(rules, rules.batch_size * (running + 1) if name == lane else 0, running))
-    room = slots(measure(), settings, live_on_host(connection, this_host(settings.host_name)))
+    room = slots(measure(), settings, live_here)
     plan = plan_runners(counts, settings.pools, room)
     return next(each for each in plan.lanes if each.count.lane.name == lane)
 

@@ -53,9 +53,9 @@ LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS N
 RUNNING_BY_LANE = "SELECT lane, running FROM mayfly_runners WHERE finished_at IS NULL"
 # Not by the name alone: in Kubernetes all pods have the same one, and each has its own memory and processors.
 # Those of launchers use what their engine has granted them, not the slots of a host.
-LIVE_ON_HOST = (
-    "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :name AND machine = :machine"
-    " AND launcher IS NULL"
+LIVE_BY_LANE_AND_ON_HOST = (
+    "SELECT lane, COUNT(*), SUM(CASE WHEN host = :name AND machine = :machine AND launcher IS NULL THEN 1 ELSE 0 END)"
+    " FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
 )
 
 
@@ -218,8 +218,10 @@ def live_by_lane(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(LIVE_BY_LANE).all())
 
 
-def live_on_host(connection: Connection, host: Host) -> int:
-    return int(connection.execute(LIVE_ON_HOST, host._asdict()).scalar())
+def live_by_lane_and_on_host(connection: Connection, host: Host) -> tuple[dict[str, int], int]:
+    """Of the whole fleet by lane, and those that use the slots of this host: each plan needs both."""
+    found = connection.execute(LIVE_BY_LANE_AND_ON_HOST, host._asdict()).all()
+    return {lane: live for lane, live, _here in found}, sum(int(here) for _lane, _live, here in found)
 
 
 def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now: datetime) -> bool:

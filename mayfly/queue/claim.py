@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver
 from mayfly.job import Job, RareFields, SourceRow, source_row_of
-from mayfly.queue.count import due_priorities, next_due
+from mayfly.queue.count import ClaimCursor, due_jobs, next_due
 from mayfly.schema.tables import SOURCE
 
 Row = Sequence[Any]  # in the order of CLAIMED_COLUMNS
@@ -61,13 +61,6 @@ class Claimant:
     begins_with: int | None = None  # an interrupted job, claimed before all others
 
 
-class ClaimCursor(NamedTuple):
-    """The position in the claim index where the last claim of a lane ended; the next one may begin there."""
-
-    priority: int
-    run_at: datetime
-
-
 class Companion(Protocol):
     """The new job of a row of a source, see mayfly.queue.source_claim."""
 
@@ -80,7 +73,7 @@ class Claimed(NamedTuple):
     source_rows: Mapping[int, SourceRow] = MappingProxyType({})  # by job id
     needs_fresh: bool = False  # the next job has crashed a runner: only a fresh runner can continue here
     was_due: bool = True  # if no row was found although some were due, other claims have locked them
-    cursor: ClaimCursor | None = None  # set if as many rows were found as requested
+    reached: ClaimCursor | None = None  # set if as many rows were found as requested
     is_exclusive: bool = False  # no other job may be added: it would have to wait for this one
     companions: Sequence[Companion] = ()
 
@@ -90,21 +83,20 @@ def claim(
     claimant: Claimant,
     size: int,
     now: datetime,
-    cursor: ClaimCursor | None = None,
-    priorities: Sequence[int] | None = None,
+    first_at: Mapping[int, datetime | str] | None = None,
 ) -> Claimed:
     """Due jobs, high priority first, oldest first, now owned by the claimant.
 
-    `priorities` are those that have due jobs, if the caller has just queried them.
+    `first_at` is that of DueJobs, if the caller has just queried them.
     Returned as rows: `jobs_from` turns them into Jobs after the commit, when no other claim waits for these locks.
     """
     first: Sequence[Row] = ()
     if claimant.begins_with is not None:  # alone: other jobs of the same claim would have to wait for it
         values = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
         first = connection.execute(first_statement(connection.dialect), values).all()
-    if priorities is None and not first:
-        priorities = due_priorities(connection, claimant.lane, now)
-    due = Claimed(first) if first else _due_jobs(connection, claimant.lane, size, now, cursor, priorities or ())
+    if first_at is None and not first:
+        first_at = due_jobs(connection, claimant.lane, now).first_at
+    due = Claimed(first) if first else _lock_due(connection, claimant.lane, size, now, first_at or {})
     rows = claimable(due.rows, claimant.fresh)
     if not rows:
         return Claimed((), needs_fresh=bool(due.rows), was_due=due.was_due)
@@ -114,7 +106,7 @@ def claim(
     connection.execute(CLAIM, owner, ids=[row[0] for row in rows])
     return Claimed(
         rows, rare_fields, source_rows,
-        cursor=due.cursor if len(rows) == size else None,
+        reached=due.reached if len(rows) == size else None,
         is_exclusive=bool(first) or rows[0][-1] % HAS_RARE_FIELDS == 1,
     )  # fmt: skip
 
@@ -160,37 +152,25 @@ def claimable(due: Sequence[Row], fresh: bool) -> Sequence[Row]:
     return due
 
 
-def _due_jobs(
-    connection: Connection, lane: str, size: int, now: datetime, cursor: ClaimCursor | None, priorities: Sequence[int]
+def _lock_due(
+    connection: Connection, lane: str, size: int, now: datetime, first_at: Mapping[int, datetime | str]
 ) -> Claimed:
-    """Locked, not claimed yet."""
+    """Not claimed yet."""
     found: list[Row] = []
-    for priority in priorities:
-        missing = size - len(found)
-        values = {"lane": lane, "priority": priority, "now": now, "size": missing}
-        rows: Sequence[Row] = ()
-        if cursor is not None and cursor.priority == priority:
-            values["since"] = cursor.run_at
-            rows = connection.execute(from_cursor_statement(connection.dialect), values).all()
-        if len(rows) < missing:  # no cursor, or not enough jobs after it
-            rows = connection.execute(due_statement(connection.dialect), values).all()
-        found += rows
+    for priority, since in first_at.items():
+        values = {"lane": lane, "priority": priority, "since": since, "now": now, "size": size - len(found)}
+        found += connection.execute(due_statement(connection.dialect), values).all()
         if len(found) == size:
             *_, run_at, _group_key, _marker = found[-1]
-            return Claimed(found, cursor=ClaimCursor(priority, utc_from_driver(run_at)))
-    return Claimed(found, was_due=bool(priorities))
+            return Claimed(found, reached=ClaimCursor(priority, utc_from_driver(run_at)))
+    return Claimed(found, was_due=bool(first_at))
 
 
 @cache
 def due_statement(dialect: Dialect) -> str:
-    return next_due(CLAIMED_COLUMNS) + dialect.claim_lock
+    """Begins behind the index entries of claimed jobs that the database has not removed yet.
 
-
-@cache
-def from_cursor_statement(dialect: Dialect) -> str:
-    """Skips the index entries of claimed jobs that the database has not removed yet.
-
-    Without it a drain of a million jobs takes 23 % longer on MariaDB, 9 % on PostgreSQL.
+    InnoDB locks each of them that it visits; the query for due jobs, without locks, passes over them 20 times faster.
     """
     hint = dialect.in_order_of("mayfly_jobs_claim")
     return next_due(CLAIMED_COLUMNS, hint=hint, since=":since") + dialect.claim_lock

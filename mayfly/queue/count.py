@@ -5,19 +5,21 @@ Fast enough for every minute and every claim. No heavy imports: the idle check u
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from itertools import product
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mayfly.db.connection import Connection, numbered_parameters
-from mayfly.db.dialects import utc_from_driver
+from mayfly.db.dialects import Dialect, utc_from_driver
 from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING, STATUSES
 
 MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
 DEFAULT_COUNT_CAP = 1000
 COUNTS_PER_STATEMENT = 100  # PostgreSQL takes disproportionately long to plan more
 MAX_OPEN_BATCHES = 1000
+FIRST_TIME = datetime(1, 1, 1, tzinfo=UTC)  # see column_types.is_storable_time
 
 
 def next_due(
@@ -25,7 +27,6 @@ def next_due(
     lane: str = ":lane",
     priority: str = ":priority",
     size: str = ":size",
-    order: str = "",
     hint: str = "",
     since: str | None = None,
 ) -> str:
@@ -38,18 +39,10 @@ def next_due(
     return (
         f"SELECT {columns} FROM mayfly_jobs{hint}"
         f" WHERE lane = {lane} AND status = 'pending' AND priority = {priority}"
-        f"{begin} AND run_at <= :now ORDER BY run_at{order}, id{order} LIMIT {size}"
+        f"{begin} AND run_at <= :now ORDER BY run_at, id LIMIT {size}"
     )
 
 
-# Descending: at the start of the range are the index entries of jobs that were just claimed, and InnoDB visits each
-# of them that it has not purged yet, under a lock, even to find that a higher priority has no due jobs.
-# Two rows of each: a single job can be claimed without a transaction, see mayfly.queue.single_claim.
-DUE_JOBS = " UNION ALL ".join(
-    f"SELECT {each}, id, unique_key IS NULL"
-    f" FROM ({next_due('id, unique_key', priority=str(each), size='2', order=' DESC')}) AS due_{each}"
-    for each in PRIORITIES
-)
 GROUP_COLUMNS = ("lane", "status", "priority", "run_at")  # the first ones of the claim index
 NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"  # one index probe, because the bound is constant
 GROUPS_OF_LANE = " UNION ALL ".join(
@@ -128,25 +121,48 @@ def busy_lanes(connection: Connection) -> list[str]:
 
 
 def has_due(connection: Connection, lane: str, now: datetime) -> bool:
-    return bool(due_priorities(connection, lane, now))
+    return bool(due_jobs(connection, lane, now).first_at)
+
+
+class ClaimCursor(NamedTuple):
+    """A position in the claim index that the claims of a lane have reached."""
+
+    priority: int
+    run_at: datetime
 
 
 class DueJobs(NamedTuple):
-    """Which due jobs a lane has; no priorities: none."""
+    """Which due jobs a lane has; empty: none."""
 
-    priorities: Sequence[int] = ()  # high first
+    # By priority, high first: run_at of its first due job, where a claim may begin. As a text if the database stores
+    # one, because SQLite would find another form of the same time to be later.
+    first_at: Mapping[int, datetime | str] = MappingProxyType({})
     single: int | None = None  # the id, if there is only one job, and no application may hold a lock on it by its key
 
 
-def due_jobs(connection: Connection, lane: str, now: datetime) -> DueJobs:
-    """Read without locks: another claim may be taking these jobs."""
-    found = connection.execute(DUE_JOBS, {"lane": lane, "now": now}).all()
-    single = found[0][1] if len(found) == 1 and found[0][2] else None
-    return DueJobs(sorted({priority for priority, _id, _has_no_key in found}), single)
+def due_jobs(connection: Connection, lane: str, now: datetime, cursor: ClaimCursor | None = None) -> DueJobs:
+    """Read without locks: another claim may be taking these jobs. Of the priority of the cursor, none before it."""
+    values = {"lane": lane, "now": now, **{f"since_{each}": FIRST_TIME for each in PRIORITIES}}
+    if cursor is not None:
+        values[f"since_{cursor.priority}"] = cursor.run_at
+    found = sorted(connection.execute(due_jobs_statement(connection.dialect), values).all())
+    single = found[0][2] if len(found) == 1 and found[0][3] else None
+    first_at: dict[int, datetime | str] = {}
+    for priority, run_at, _id, _has_no_key in found:
+        first_at.setdefault(priority, run_at if isinstance(run_at, str) else utc_from_driver(run_at))
+    return DueJobs(first_at, single)
 
 
-def due_priorities(connection: Connection, lane: str, now: datetime) -> Sequence[int]:
-    return due_jobs(connection, lane, now).priorities
+@cache
+def due_jobs_statement(dialect: Dialect) -> str:
+    """Two rows of each priority: a single job can be claimed without a transaction, see mayfly.queue.single_claim."""
+    hint = dialect.in_order_of("mayfly_jobs_claim")
+    columns = "run_at, id, unique_key"
+    return " UNION ALL ".join(
+        f"SELECT {each}, run_at, id, unique_key IS NULL"
+        f" FROM ({next_due(columns, priority=str(each), size='2', hint=hint, since=f':since_{each}')}) AS due_{each}"
+        for each in PRIORITIES
+    )
 
 
 def interrupted_jobs(connection: Connection, wanted: Mapping[str, int], now: datetime) -> dict[str, list[int]]:

@@ -17,7 +17,8 @@ from mayfly.job import Job
 from mayfly.log import Log, silent_log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.process.status_page import StatusPage
-from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
+from mayfly.queue.claim import Claimant, Claimed, claim, jobs_from
+from mayfly.queue.count import ClaimCursor, due_jobs
 from mayfly.queue.outcome import Settler
 from mayfly.schema import metadata as tables
 from mayfly.settings import Settings, load
@@ -55,7 +56,8 @@ def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", *
 
 def make_claim(database: Database, claimant: Claimant, size: int = 5, cursor: ClaimCursor | None = None) -> Claimed:
     now = database.clock.now()
-    return database.run(lambda connection: claim(connection, claimant, size, now, cursor))
+    due = database.read(lambda connection: due_jobs(connection, claimant.lane, now, cursor))
+    return database.run(lambda connection: claim(connection, claimant, size, now, due.first_at))
 
 
 def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:

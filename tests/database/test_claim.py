@@ -1,17 +1,20 @@
 """A claim takes due jobs in order and writes its owner; nothing else is changed."""
 
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from freezegun import freeze_time
 
 from mayfly.clock import host_now
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.job import SourceRow
-from mayfly.queue.claim import ClaimCursor
-from mayfly.queue.count import has_due
+from mayfly.queue.claim import claim
+from mayfly.queue.count import ClaimCursor, due_jobs, has_due
 from mayfly.schema.tables import HIGH, LOW, NORMAL, SOURCE
-from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
+from runner.claims import MIN_BATCH_FOR_CLAIM_LOCK, ClaimLock
+from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant, make_claims, servers_only
 from tests.factories import get_row, insert_row, insert_rows
 
 
@@ -190,8 +193,8 @@ def test_a_full_claim_returns_a_cursor(database: Database) -> None:
 
     filled, rest = make_claim(database, make_claimant(database), 3), make_claim(database, make_claimant(database), 3)
 
-    assert filled.cursor == ClaimCursor(NORMAL, now - timedelta(minutes=4))
-    assert ([row[0] for row in rest.rows], rest.cursor) == (ids[2:], None)
+    assert filled.reached == ClaimCursor(NORMAL, now - timedelta(minutes=4))
+    assert ([row[0] for row in rest.rows], rest.reached) == (ids[2:], None)
 
 
 def test_a_claim_starts_at_the_cursor(database: Database) -> None:
@@ -202,12 +205,25 @@ def test_a_claim_starts_at_the_cursor(database: Database) -> None:
     assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=4)), 2) == [same, newer]
 
 
-def test_a_claim_that_finds_too_few_after_the_cursor_also_reads_before_it(database: Database) -> None:
-    """In the order without a cursor."""
+def test_a_claim_begins_at_the_first_job_that_was_found(database: Database) -> None:
+    """An older job that comes back in between is left to the next claim."""
     now = database.clock.now()
-    ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
+    found = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (4, 3)]
+    due = database.read(lambda connection: due_jobs(connection, "default", now))
+    back = insert_row(database, run_at=now - timedelta(minutes=5))
 
-    assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=3)), 2) == ids[:2]
+    claimed = database.run(lambda connection: claim(connection, make_claimant(database), 2, now, due.first_at))
+
+    assert [row[0] for row in claimed.rows] == found
+    assert claim_ids(database) == [back]
+
+
+def test_the_first_job_is_found_whatever_the_form_of_its_time(database: Database) -> None:
+    """Plain SQL may insert a time without a fraction."""
+    job_id = insert_row(database)
+    database.run(lambda connection: connection.execute("UPDATE mayfly_jobs SET run_at = '2026-01-01 00:00:00'"))
+
+    assert claim_ids(database) == [job_id]
 
 
 def test_a_cursor_belongs_to_one_priority(database: Database) -> None:
@@ -227,7 +243,7 @@ def test_a_claim_of_a_suspect_returns_no_cursor(database: Database) -> None:
 
     claimed = make_claim(database, make_claimant(database), 3)
 
-    assert (len(claimed.rows), claimed.cursor) == (1, None)
+    assert (len(claimed.rows), claimed.reached) == (1, None)
 
 
 def test_an_empty_claim_returns_whether_anything_was_due(database: Database, rival: Database) -> None:
@@ -283,3 +299,20 @@ def test_a_claimed_companion_knows_its_row(database: Database) -> None:
 
     assert companion.source_row == SourceRow("posts", "7", worker_id="worker-0")
     assert plain.source_row is None
+
+
+@servers_only
+def test_large_claims_of_a_host_start_where_the_last_one_ended(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older job that came back is claimed at the latest when nothing is left behind the cursor."""
+    monkeypatch.setattr("runner.claims.CURSOR_SECONDS", 3600.0)
+    now, size = database.clock.now(), MIN_BATCH_FOR_CLAIM_LOCK
+    first, second = (insert_rows(database, size, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4))
+    claims = make_claims(database, lock=ClaimLock(tmp_path, "default"))
+
+    claimed = [[job.id for job in claims.more(size)]]
+    back = insert_row(database, run_at=now - timedelta(minutes=6))
+    claimed += ([job.id for job in claims.more(size)] for _ in range(2))
+
+    assert claimed == [first, second, [back]]

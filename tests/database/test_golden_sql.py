@@ -37,7 +37,7 @@ from mayfly.fleet.runners import (
     close_runner,
     enter_lane,
     live_by_lane,
-    live_on_host,
+    live_by_lane_and_on_host,
     live_runners,
     renew_heartbeat,
     starts_by_runner,
@@ -60,8 +60,7 @@ from mayfly.monitoring.alerts import (
 from mayfly.process.identity import Host
 from mayfly.queue import external, pauses
 from mayfly.queue.batches import NewBatch, complete_all, open_batch, seal
-from mayfly.queue.claim import ClaimCursor
-from mayfly.queue.count import count_due, has_due, interrupted_jobs, job_groups
+from mayfly.queue.count import ClaimCursor, count_due, has_due, interrupted_jobs, job_groups
 from mayfly.queue.external import ClaimRef, ExternalTotals, PullOptions
 from mayfly.queue.followups import NewChain, insert_chain, mark_awaited
 from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
@@ -228,7 +227,8 @@ def fleet(database: Database) -> Iterator[str]:
     yield section("lanes", lambda: database.read(known_lanes))
     yield section("live runners", lambda: database.read(live_runners))
     yield section("live runners by lane", lambda: database.read(live_by_lane))
-    yield section("live runners of a host", lambda: database.read(lambda c: live_on_host(c, Host("here", "machine"))))
+    host = Host("here", "machine")
+    yield section("live runners of a host", lambda: database.read(lambda c: live_by_lane_and_on_host(c, host)))
     yield section("jobs that run, by lane", lambda: database.read(activity_by_lane))
     yield section("jobs that run, by runner", lambda: database.read(lambda c: starts_by_runner(c, ["worker-1"])))
     figures, runner = FiguresWriter(database, silent_log()), ObservedRunner("worker-1", os.getpid(), make_page(), 0.0)

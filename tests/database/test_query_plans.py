@@ -19,14 +19,15 @@ from mayfly.admin.jobs import ALL_STATUSES, aggregates_statement, jobs_with, vie
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import Values
-from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
+from mayfly.queue.claim import due_statement, first_statement
 from mayfly.queue.count import (
-    DUE_JOBS,
+    FIRST_TIME,
     GROUPS_OF_LANE,
     NEXT_LANE,
     YOUNGEST_LIVE_JOB,
     JobGroup,
     count_statement,
+    due_jobs_statement,
     find_lanes,
     interrupted_statement,
     job_groups,
@@ -91,12 +92,12 @@ def test_a_claim_of_a_drained_priority_reads_nothing(filled: Database) -> None:
     assert plan == QueryPlan(("mayfly_jobs_claim",), scans=(), sorts=False, rows=rows_read(filled, 0))
 
 
-def test_a_claim_with_a_cursor_starts_there(database: Database) -> None:
+def test_a_claim_starts_at_the_first_due_job(database: Database) -> None:
     """The range has both bounds, also in a backlog."""
     begins = {"sqlite": "run_at>?", "mysql": '"access_type": "range"', "postgresql": "run_at >="}
     now = database.clock.now()
     insert_rows(database, 3000, run_at=now - timedelta(minutes=1))
-    statement = from_cursor_statement(database.dialect)
+    statement = due_statement(database.dialect)
     values = {**next_ten(now), "since": now - timedelta(minutes=1)}
 
     plan = database.run(lambda connection: raw_plan(connection, statement, values))
@@ -105,8 +106,10 @@ def test_a_claim_with_a_cursor_starts_there(database: Database) -> None:
 
 
 def test_the_query_for_due_jobs_reads_two_rows_of_each_priority(filled: Database) -> None:
-    """From the end of the index that claims have not reached."""
-    plan = query_plan(filled, DUE_JOBS, {"lane": "default", "now": filled.clock.now()})
+    """Along the claim index, from the cursor if there is one."""
+    statement, since = due_jobs_statement(filled.dialect), {f"since_{each}": FIRST_TIME for each in PRIORITIES}
+
+    plan = query_plan(filled, statement, {"lane": "default", "now": filled.clock.now(), **since})
 
     assert (set(plan.indexes), plan.scans, plan.sorts) == ({"mayfly_jobs_claim"}, (), False)
 
@@ -384,7 +387,7 @@ def ranges_of(database: Database, job_filter: JobFilter) -> list[Range]:
 
 
 def next_ten(now: datetime) -> Values:
-    return {"lane": "default", "priority": NORMAL, "now": now, "size": 10}
+    return {"lane": "default", "priority": NORMAL, "since": FIRST_TIME, "now": now, "size": 10}
 
 
 def rows_read(database: Database, rows: int) -> int | None:

@@ -10,7 +10,14 @@ import pytest
 from dispatcher.idle import reasons
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import open_cycle
-from mayfly.fleet.runners import Death, EndedRunner, close_runner, live_by_lane, live_on_host, live_runners
+from mayfly.fleet.runners import (
+    Death,
+    EndedRunner,
+    close_runner,
+    live_by_lane,
+    live_by_lane_and_on_host,
+    live_runners,
+)
 from mayfly.fleet.submitted import (
     EngineStep,
     Submission,
@@ -72,7 +79,7 @@ def test_a_planned_runner_counts_in_its_lane_and_on_no_host(database: Database) 
 
     assert database.read(live_by_lane) == database.read(queued_by_lane) == {"import": 2}
     here = this_host("here")
-    assert database.read(lambda c: live_on_host(c, here)) == 0
+    assert database.read(lambda c: live_by_lane_and_on_host(c, here)) == ({"import": 2}, 0)
     assert dead_runners(database, here) == []
 
 
@@ -193,7 +200,7 @@ def test_a_submitted_runner_of_this_host_is_alive_while_its_lease_is_valid(datab
     database.run(lambda c: take_over_submitted(c, "worker-1", here, Process(2**22 + 1, 1), now, now + MINUTE))
 
     assert dead_runners(database, here) == []
-    assert database.read(lambda c: live_on_host(c, here)) == 0
+    assert database.read(lambda c: live_by_lane_and_on_host(c, here)) == ({"import": 1}, 0)
     assert [each.host for each in database.read(live_runners)] == [here]
 
 

@@ -17,7 +17,7 @@ from mayfly.fleet.runners import (
     close_runner,
     job_starts,
     live_by_lane,
-    live_on_host,
+    live_by_lane_and_on_host,
     renew_heartbeat,
     take_over,
 )
@@ -208,7 +208,8 @@ def test_runners_are_counted_by_lane_and_by_host(database: Database) -> None:
     database.run(lambda connection: close_runner(connection, "worker-4", EndedRunner("ok"), NOON))
 
     assert database.read(live_by_lane) == {"mail": 2, "images": 1}
-    assert database.read(lambda connection: live_on_host(connection, Host("b", "m"))) == 2
+    found = database.read(lambda connection: live_by_lane_and_on_host(connection, Host("b", "m")))
+    assert found == ({"mail": 2, "images": 1}, 2)
 
 
 def test_a_runner_is_closed_once(database: Database) -> None:

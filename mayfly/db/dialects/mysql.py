@@ -11,7 +11,7 @@ from mayfly.errors import BadDatabaseOption, DriverMissing
 
 try:
     import pymysql
-    from pymysql.constants import CLIENT, FIELD_TYPE
+    from pymysql.constants import CLIENT, ER, FIELD_TYPE
     from pymysql.converters import conversions
     from pymysql.cursors import DictCursor
 except ModuleNotFoundError as error:
@@ -44,6 +44,10 @@ COLUMNS = (
 )
 SERVER_ROLE = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('read_only', 'wsrep_on')"
 CATCH_UP = ("SET SESSION wsrep_sync_wait = 1", "SELECT 1", "SET SESSION wsrep_sync_wait = DEFAULT")
+SESSION = (
+    f"time_zone = '+00:00', wait_timeout = {dialects.IDLE_SECONDS}, sql_mode = 'STRICT_ALL_TABLES',"
+    f" innodb_lock_wait_timeout = {dialects.LOCK_SECONDS}"
+)
 _BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit")
 
 _MAX_ENTRIES_READ = 20_000  # of a small index, to find its groups: about 10 ms
@@ -61,10 +65,6 @@ class MySQL(Dialect):
     has_update_returning = False  # Differs because neither has UPDATE … RETURNING, or an UPDATE that skips locks.
 
     def connect(self, url: str, *, for_writes: bool = False) -> "Raw":
-        session = (
-            f"SET SESSION time_zone='+00:00', wait_timeout={dialects.IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES', "
-            f"innodb_lock_wait_timeout={dialects.LOCK_SECONDS}"
-        )
         ours = {
             "connect_timeout": dialects.CONNECT_SECONDS,
             # Differs because connect_timeout ends before the handshake, which a server that hangs never sends.
@@ -73,7 +73,6 @@ class MySQL(Dialect):
             "charset": "utf8mb4",
             "autocommit": True,
             "conv": _CONVERSIONS,
-            "init_command": session,
         }
         try:
             given = arguments(url)
@@ -82,14 +81,14 @@ class MySQL(Dialect):
         except (TypeError, ValueError, OSError, pymysql.ProgrammingError) as error:
             # Differs because the options behind the ? are Python arguments, with the errors of a wrong call.
             raise BadDatabaseOption(str(error).strip()) from error
-        with raw.cursor() as cursor:
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        if for_writes:
-            try:
+        try:
+            begin_session(raw)
+            if for_writes:
                 _require_writable(raw)
-            except BaseException:
-                raw.close()
-                raise
+        except BaseException:
+            raw.close()
+            raise
+        if for_writes:
             raw._read_timeout = dialects.STATEMENT_SECONDS  # type: ignore[attr-defined]
         return raw
 
@@ -201,6 +200,20 @@ class MySQL(Dialect):
     def packet_limit(self, connection: Any) -> int | None:
         # Differs because MySQL closes the connection at a larger statement (2006) instead of returning an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
+
+
+def begin_session(raw: "Raw") -> None:
+    """One statement, also for the isolation level, whose variable has another name in MariaDB before 11.1."""
+    names = ["transaction_isolation", "tx_isolation"]
+    is_mariadb = "MariaDB" in raw.server_version  # type: ignore[attr-defined]
+    first, second = reversed(names) if is_mariadb else names
+    with raw.cursor() as cursor:
+        try:
+            cursor.execute(f"SET SESSION {first} = 'READ-COMMITTED', {SESSION}")
+        except pymysql.OperationalError as error:  # the handshake may be that of a proxy
+            if error.args[0] != ER.UNKNOWN_SYSTEM_VARIABLE:
+                raise
+            cursor.execute(f"SET SESSION {second} = 'READ-COMMITTED', {SESSION}")
 
 
 def _require_writable(raw: "Raw") -> None:

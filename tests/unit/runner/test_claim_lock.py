@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import host_now, monotonic
-from mayfly.queue.claim import ClaimCursor
+from mayfly.queue.count import ClaimCursor
 from runner import claims
 from runner.claims import ClaimLock, job_cursor, store_job_cursor
 

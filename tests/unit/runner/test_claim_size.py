@@ -19,14 +19,17 @@ job_seconds = st.floats(1e-6, 60)
         (5, 0.5, 5),  # in between: unchanged
         (5, 0.25, 5),
         (5, 0.24, 10),  # fast: doubled
-        (5, 0.0, 10),
-        (600, 0.0, 1000),  # up to the maximum
+        (5, 0.032, 10),
+        (5, 0.031, 40),  # very fast: eightfold
+        (5, 0.0, 40),
+        (600, 0.24, 1000),  # up to the maximum
+        (200, 0.0, 1000),
         (1000, 0.0, 1000),
         (1, 50.0, 1),  # never empty
     ],
 )
 def test_the_claim_size_follows_the_speed_of_the_last_claim(size: int, seconds: float, following: int) -> None:
-    """It is doubled if the batch takes less than a quarter of a second and halved above half a second."""
+    """It is doubled below a quarter of a second, eightfold below a 32nd, and halved above half a second."""
     assert next_claim_size(size, size, seconds) == following
 
 
@@ -52,6 +55,14 @@ def test_the_claim_size_converges_to_half_a_second(size: int, each: float) -> No
     assert next_claim_size(size, size, held) == size
     assert held <= TARGET_BATCH_SECONDS * 1.001 or size == 1
     assert held >= TARGET_BATCH_SECONDS / 2 * 0.999 or size == MAX_CLAIM
+
+
+@given(sizes, job_seconds)
+def test_a_larger_claim_holds_at_most_half_a_second_of_work(size: int, each: float) -> None:
+    """As long as its jobs take as long as those of the last claim."""
+    following = next_claim_size(size, size, size * each)
+
+    assert following <= size or following * each <= TARGET_BATCH_SECONDS * 1.001
 
 
 @given(sizes, st.floats(0, 1e3), st.floats(0, 1e3))
