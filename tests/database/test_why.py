@@ -16,7 +16,7 @@ from mayfly.fleet.cycles import KnownLane, open_cycle, record_passed_over
 from mayfly.process.identity import this_host
 from mayfly.queue.outcome import Failure, Settlement, Snooze
 from mayfly.queue.pauses import Pause, pause
-from mayfly.queue.policy import Backoff, RetryContext, after_control
+from mayfly.queue.policy import Backoff, RetryContext, after_control, after_crash, after_failure
 from mayfly.queue.settle import settle
 from mayfly.registry import Registry
 from mayfly.settings import Settings, load_settings
@@ -69,6 +69,23 @@ def test_the_reason_of_a_snooze_is_shown(database: Database, settings: Settings)
     [reason] = explain(diagnose_job(database, settings, job_id))
 
     assert reason.text.startswith("It waits: The API is closed on Sundays. It is due in 60 min, at ")
+
+
+@pytest.mark.parametrize("ends_with_runner", [True, False])
+def test_the_cause_of_the_last_runner_is_read(database: Database, settings: Settings, ends_with_runner: bool) -> None:
+    """A failed attempt ended before its runner did: another job may have crashed that."""
+    job_id = insert_row(database)
+    [job] = claim_jobs(database)
+    retry = RetryContext(database.clock.now(), Backoff())
+    failed = after_failure(job, Failure.from_reason("no"), retry)
+    outcome = after_crash(job, "killed by signal 9", retry) if ends_with_runner else failed
+    settle(database, make_settler(), [Settlement(job, outcome, 1)], {})
+    insert_runner(database)
+    run_sql(database, "UPDATE mayfly_runners SET launcher = 'slurm', cause = 'out of memory'")
+
+    found = diagnose_job(database, settings, job_id).runner_cause
+
+    assert found == (("worker-1", "slurm", "out of memory") if ends_with_runner else None)
 
 
 def test_an_unknown_job_is_an_error(database: Database, settings: Settings) -> None:
