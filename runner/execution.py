@@ -190,10 +190,10 @@ class _Worker(Thread):
             self._drop_pending_exception()
 
     def _drop_pending_exception(self) -> None:
-        """It would be raised in the executor; only this thread's handler may be interrupted.
+        """It would be raised in the executor, but only the handler may be interrupted.
 
-        Another one replaces it and is raised here, since removing it leaves the eval breaker of CPython 3.11 set: the
-        thread becomes slow, and loops endlessly in a call that a debugger or a coverage tool traces.
+        Another one replaces it and is raised here. Removing it would leave the eval breaker of CPython 3.11 set if
+        none is pending, and a call that a debugger or a coverage tool traces would loop endlessly.
         """
         with suppress(Interrupted):
             _raise_in(self.ident or 0, Interrupted)
