@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from math import inf
@@ -185,10 +186,19 @@ class _Worker(Thread):
     def _set_running(self, run: Execution | None) -> None:
         with self._gate:
             self._running = run
-        # Clears a pending exception, which would be raised in the executor. Only then: without one, CPython 3.11
-        # leaves its eval breaker set, and a call that a debugger or a coverage tool traces loops endlessly.
         if run is None and self._was_interrupted:
-            _raise_in(self.ident or 0, None)
+            self._drop_pending_exception()
+
+    def _drop_pending_exception(self) -> None:
+        """It would be raised in the executor, but only the handler may be interrupted.
+
+        Another one replaces it and is raised here. Removing it would leave the eval breaker of CPython 3.11 set if
+        none is pending, and a call that a debugger or a coverage tool traces would loop endlessly.
+        """
+        with suppress(Interrupted):
+            _raise_in(self.ident or 0, Interrupted)
+            while True:
+                pass
 
 
 def thread_frame(run: Execution) -> FrameType | None:
@@ -205,9 +215,8 @@ def stack_below(caller: CodeType, frame: FrameType | None) -> str:
     return "" if frame is None else stack_text(traceback.StackSummary.extract(reversed(frames)))
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 def _commit_or_rollback(run: Execution, commit: Commit) -> None:

@@ -333,15 +333,3 @@ def test_progress_is_written_once_a_second(database: Database, begin: Begin) -> 
 
 def settle_one(database: Database, job: Job, outcome: Outcome) -> None:
     settle(database, make_settler(), [Settlement(job, outcome)], {})
-
-
-def test_a_checkpoint_is_not_stored_without_its_jobs(database: Database, begin: Begin) -> None:
-    """They are one transaction: the next run starts before this point and enqueues them again."""
-    job_id = insert_row(database)
-    job = begin()
-    buffer_job(job, [NewJob("child", "\ud800", "children", 5, 1)])
-
-    with pytest.raises(UnicodeEncodeError):
-        job.checkpoint(1)
-
-    assert get_row(database, job_id).checkpoint is None

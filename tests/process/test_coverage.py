@@ -1,5 +1,8 @@
 """`scripts/test --coverage` measures the processes that tests start, with the settings in setup.cfg."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,14 @@ def test_other_runs_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(MEASURED, raising=False)
 
     assert measurement() == {}
+
+
+def test_an_interrupted_thread_can_be_traced(tmp_path: Path) -> None:
+    """With an eval breaker that stays set, its next call would loop endlessly in CPython 3.11."""
+    measured = [sys.executable, "-m", "coverage", "run", f"--data-file={tmp_path / 'data'}"]
+    tests = ["-m", "pytest", "-q", "tests/unit/runner/test_asyncio_and_thread_jobs.py"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+
+    ended = subprocess.run([*measured, *tests], cwd=CHECKOUT, env=environment, timeout=60, check=False)
+
+    assert ended.returncode == 0
