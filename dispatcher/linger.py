@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 TAKE_OVER_TIMEOUT_SECONDS = 5.0  # the holder finishes its plan first: milliseconds, unless the database is slow
 TAKE_OVER_POLL_SECONDS = 0.01
 SECONDS_PER_LANE = 0.001  # a poll of many lanes costs more, and comes less often
-SWEEP_SECONDS = 0.25  # between two polls of all lanes after the start, until jobs arrive in one of them
-SWEEPS_PER_AGE = 32  # later they are as many as this in the time since the start
 ANNOUNCED_SECONDS = 0.005  # between two polls of lanes whose jobs are announced
 BUSY_LANE_SECONDS = 0.25  # between two polls of a lane whose jobs have to wait for a runner
 
@@ -56,7 +54,7 @@ def take_over(path: Path, log: Log) -> HostLock | None:
 
 
 class PollSchedule:
-    """When the dispatcher polls which lanes: active ones as often as jobs arrive, all of them more and more rarely.
+    """When the dispatcher polls which lanes: active ones as often as jobs arrive, all of them once per POLL_INTERVAL.
 
     The caller passes the time, and the lanes that need no polls: a runner waits in them, or they linger no more.
     """
@@ -66,7 +64,7 @@ class PollSchedule:
         self._longest = longest
         self._extra = extra
         self._lanes = 0
-        self._polled_at = self._swept_at = self._began_at = now
+        self._polled_at = self._swept_at = now
         self._active: dict[str, Arrivals] = {}
         self._busy_until: dict[str, float] = {}
         self._announced: set[str] = set()  # since the last poll
@@ -126,9 +124,7 @@ class PollSchedule:
 
     @property
     def _sweep_at(self) -> float:
-        by_age = max(SWEEP_SECONDS, (self._swept_at - self._began_at) / SWEEPS_PER_AGE)
-        interval = self._longest if self._active else min(by_age, self._longest)
-        return self._swept_at + max(interval, SECONDS_PER_LANE * self._lanes) + self._extra
+        return self._swept_at + max(self._longest, SECONDS_PER_LANE * self._lanes) + self._extra
 
     def _polled_lanes(self, covered: Container[str], now: float) -> list[str]:
         return [lane for lane in self._active if lane not in covered and now >= self._busy_until.get(lane, 0.0)]

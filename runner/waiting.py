@@ -18,7 +18,7 @@ from mayfly.job import Job
 from mayfly.process import timing
 from mayfly.process.state_dir import lane_hash, poll_lock_path
 from mayfly.process.wakeups import WakeupSocket, socket_name
-from mayfly.queue.arrivals import Arrivals
+from mayfly.queue.arrivals import NONE_EXPECTED, Arrivals
 from mayfly.queue.followups import has_followups
 from runner.batch import BatchReport
 
@@ -70,7 +70,6 @@ class LaneWait:
         self._buffer = runner.buffer
         self._until = until
         self._settings = runner.settings
-        self._longest = min(runner.settings.poll_interval, MAX_POLL_SECONDS)
         self._directory = runner.page.path.parent
         self._socket: WakeupSocket | None = None  # while this runner polls
         self._enter(runner.assignment.lane)
@@ -90,9 +89,15 @@ class LaneWait:
         elif not self._announced:
             self._queried_at = claimed_at
         if self._announced and not self._arrivals.gap_seconds:  # all jobs so far were announced
-            self._arrivals = Arrivals.after_silence(claimed_at)
+            self._arrivals = NONE_EXPECTED
         self._arrivals = self._arrivals.plus(len(batch) - self._announced, claimed_at)
         self._announced = 0
+
+    @property
+    def _longest(self) -> float:
+        """If all jobs are announced, as in a lane without a waiting runner."""
+        interval = self._settings.poll_interval
+        return interval if self._arrivals is NONE_EXPECTED else min(interval, MAX_POLL_SECONDS)
 
     def wait(self) -> bool:
         """Wait until a job is due; False if the wait has ended without one."""

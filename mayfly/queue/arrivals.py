@@ -1,5 +1,6 @@
 """When to query a lane for new jobs: after a fraction of the time between its last ones. Pure."""
 
+from math import inf
 from typing import NamedTuple
 
 MIN_POLL_SECONDS = 0.005
@@ -16,11 +17,6 @@ class Arrivals(NamedTuple):
     last_at: float  # monotonic: when the last job was seen; before the first one, since when it is awaited
     gap_seconds: float = 0.0  # the average time between recent jobs; 0: unknown
 
-    @classmethod
-    def after_silence(cls, now: float) -> "Arrivals":
-        """In a lane where no job is expected soon."""
-        return cls(now - MAX_GAP_SECONDS)
-
     def plus(self, jobs: int, now: float) -> "Arrivals":
         """After this many more jobs since `last_at`."""
         if jobs < 1:
@@ -33,3 +29,6 @@ class Arrivals(NamedTuple):
         expected = max(self.gap_seconds, now - self.last_at)
         steady = min(expected / POLLS_PER_GAP, MAX_STEADY_POLL_SECONDS)
         return min(max(steady, expected / POLLS_PER_SILENCE, MIN_POLL_SECONDS), longest)
+
+
+NONE_EXPECTED = Arrivals(-inf)  # such a lane is polled as rarely as the caller allows

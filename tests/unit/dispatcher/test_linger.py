@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.linger import BUSY_LANE_SECONDS, SECONDS_PER_LANE, SWEEP_SECONDS, Linger, PollSchedule
+from dispatcher.linger import BUSY_LANE_SECONDS, SECONDS_PER_LANE, Linger, PollSchedule
 from dispatcher.supervise import TICK_SECONDS
 from mayfly.clock import monotonic
 
@@ -21,35 +21,14 @@ def make_schedule(*active: str) -> PollSchedule:
     return schedule
 
 
-def test_all_lanes_are_polled_soon_after_the_start() -> None:
-    """With one statement: in which of them jobs arrive is not known yet."""
-    schedule = make_schedule()
+@given(st.floats(0, 100), st.floats(0.01, 5))
+def test_all_lanes_are_polled_once_per_interval(at: float, longest: float) -> None:
+    """From the start on: in which of them jobs arrive is not known yet."""
+    schedule = PollSchedule(longest, 0.0)
 
-    assert schedule.next_at(NONE_WAIT, 0.0) == SWEEP_SECONDS
-    assert schedule.lanes_to_poll(NONE_WAIT, SWEEP_SECONDS) is None
-
-
-def test_silent_lanes_are_polled_at_the_longest_interval() -> None:
-    """Once the dispatcher has lingered for a while."""
-    schedule = make_schedule()
-
-    schedule.lanes_to_poll(NONE_WAIT, 40.0)
-
-    assert schedule.next_at(NONE_WAIT, 40.0) == 40.0 + LONGEST
-
-
-@given(st.floats(5, 100), st.floats(5, 100), st.floats(0.01, 5))
-def test_all_lanes_are_polled_more_rarely_with_time(one: float, other: float, longest: float) -> None:
-    """Never more often than POLL_INTERVAL says, if that is below the first interval."""
-    intervals = []
-    for at in sorted((one, other)):
-        schedule = PollSchedule(longest, 0.0)
-        schedule.lanes_to_poll(NONE_WAIT, at)
-        intervals.append(schedule.next_at(NONE_WAIT, at) - at)
-
-    assert intervals[0] <= intervals[1] + 1e-9
-    assert min(SWEEP_SECONDS, longest) - 1e-9 <= intervals[0]
-    assert intervals[1] <= max(SWEEP_SECONDS, longest) + 1e-9
+    assert schedule.next_at(NONE_WAIT, 0.0) == longest
+    assert schedule.lanes_to_poll(NONE_WAIT, longest + at) is None
+    assert schedule.next_at(NONE_WAIT, longest + at) == longest + at + longest
 
 
 def test_an_active_lane_is_polled_alone_and_often() -> None:
@@ -93,7 +72,7 @@ def test_many_lanes_are_polled_less_often(lanes: int) -> None:
 
     schedule.note_lanes(lanes)
 
-    assert schedule.next_at(NONE_WAIT, 0.0) == max(SWEEP_SECONDS, lanes * SECONDS_PER_LANE)
+    assert schedule.next_at(NONE_WAIT, 0.0) == max(LONGEST, lanes * SECONDS_PER_LANE)
 
 
 def test_a_lane_without_jobs_for_long_is_not_active_any_more() -> None:
