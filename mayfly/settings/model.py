@@ -139,7 +139,7 @@ class SettingsModel(BaseModel):
         0.0, "how long the dispatcher stays and [polls for new jobs](../how-to/low-latency.md); 0 disables it"
     )
     poll_interval: Annotated[t.Number, t.seconds(0.05, 5.0)] = setting(
-        1.0, "longest time between two polls of a lane that lingers; while jobs arrive it is a fraction of it"
+        1.0, "longest time between two polls of a lane that lingers; shorter while jobs arrive"
     )
     worker_memory: Annotated[int | None, t.size(32 * MIB), t.SIZE] = setting(
         None, "maximum resident memory of a runner, which is killed above it; none: no limit"
