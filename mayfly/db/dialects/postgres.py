@@ -78,8 +78,8 @@ class PostgreSQL(Dialect):
     )
     errors = psycopg.Error
     for_each_row = " OFFSET 0"  # Differs because it prefers a join by a hash of the whole index, even for a few rows.
-    # Without statistics it takes each condition for a fixed share of the table, and sorts all due rows. With two bounds
-    # per column it expects one row, and reads along the index, as in a claim of jobs.
+    # Without statistics it takes each condition for a fixed share of the table, and sorts all due rows. With two
+    # bounds per column it expects one row, and reads along the index, as in a claim of jobs.
     needs_both_bounds = True  # Differs because only its planner does this.
     has_lastrowid = False  # Differs because lastrowid is an oid, not an id.
     # Differs because the isolation level is set per transaction, not per session.
