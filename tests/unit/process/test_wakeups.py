@@ -139,6 +139,11 @@ def test_without_a_receiver_nothing_is_sent_for_a_while(
             assert lane.receive() == received
 
 
+def send_many(sender: WakeupSender) -> None:
+    for _ in range(MANY):
+        sender.send("mail")
+
+
 def test_threads_share_a_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a receiver each of them closes the socket and opens another one, and none raises."""
     monkeypatch.setattr(wakeups, "MUTED_SECONDS", 0.0)
@@ -147,7 +152,7 @@ def test_threads_share_a_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     sys.setswitchinterval(1e-6)
     try:
         with closing(WakeupSender(make_settings(tmp_path))) as sender, ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(lambda number: sender.send("mail", number), range(1, MANY + 1)))
+            list(threads.map(send_many, [sender] * THREADS))
     finally:
         sys.setswitchinterval(before)
 
