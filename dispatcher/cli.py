@@ -53,6 +53,7 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
         click.echo(text, err=True)
     else:
         context = CycleContext(settings, Database(url), silent_log(), state_dir(settings), started, lanes)
+        context.tried_sources.update(settings.sources)  # the trial of a claim takes locks
         with closing(context):
             context.database.set_deadline(started + settings.dispatch_timeout)
             verify_database(context)

@@ -45,7 +45,7 @@ class CycleContext:
         self.started = started  # monotonic
         self.only_lanes = only_lanes  # empty: all lanes
         self.source_problems: dict[str, str] = {}  # by source: why it cannot be used
-        self.tried_sources: set[str] = set()  # a row of them could be claimed
+        self.tried_sources: set[str] = set()  # by name: a row of them could be claimed
 
     @cached_property
     def host(self) -> Host:

@@ -23,7 +23,17 @@ from mayfly.job import Batch, Job, joined_batch
 from mayfly.monitoring.hooks import on_dead_handler
 from mayfly.queue import followups, insert
 from mayfly.queue.batches import NOT_BATCHES, NewBatch, is_taken, open_batch, report, seal_batch
-from mayfly.queue.followups import NewChain, Step, StepLike, as_step, buffer_job, buffering_job, flattened
+from mayfly.queue.followups import (
+    NewChain,
+    Step,
+    StepLike,
+    as_step,
+    buffer_job,
+    buffering_job,
+    flattened,
+    note_uncommitted,
+    transaction_job,
+)
 from mayfly.queue.insert import ERROR, FutureJob, NewJob
 from mayfly.queue.options import ENQUEUE_OPTIONS, EnqueueOptions, JobOptions, JobValidator, check_key, timedelta_of
 from mayfly.queue.outcome import Seconds
@@ -102,12 +112,23 @@ class App:
         return WakeupSender(self.settings)
 
     def wake_up(self, new: NewJob, job_id: int | None = None) -> None:
-        """Announce a committed job to the process that polls its lane."""
-        if self._wakeups is not None and new.run_at is None:
-            self._wakeups.send(new.lane, job_id)
+        """Announce a job to the process that polls its lane, after its commit: also after that of job.transaction().
+
+        Without the id if a claim by the id could wait for the lock of an application, see `DueJobs.single`.
+        """
+        if self._wakeups is None or new.run_at is not None:
+            return
+        if (job := transaction_job()) is not None:
+            note_uncommitted(job, [new])
+        else:
+            self._wakeups.send(new.lane, job_id if new.unique_key is None else None)
 
     def wake_up_all(self, new: Iterable[NewJob]) -> None:
-        if self._wakeups is not None:
+        if self._wakeups is None:
+            return
+        if (job := transaction_job()) is not None:
+            note_uncommitted(job, new)
+        else:
             for lane in {each.lane for each in new if each.run_at is None}:
                 self._wakeups.send(lane)
 

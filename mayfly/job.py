@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mayfly.db.database import Database
     from mayfly.limits.client import Grant
     from mayfly.queue.followups import BufferedJob
+    from mayfly.queue.insert import NewJob
 
 T = TypeVar("T")
 
@@ -208,6 +209,7 @@ class Job:
     runtime: JobRuntime = field(default=_NoRuntime(), repr=False)
     cancel_poll_at: float = field(default=0.0, repr=False, compare=False)  # when `cancelled` queries again
     buffered_jobs: "list[BufferedJob] | None" = field(default=None, repr=False)  # enqueued by its handler
+    uncommitted_jobs: "dict[str, NewJob] | None" = field(default=None, repr=False)  # by lane, see note_uncommitted
     progress_state: ProgressState | None = field(default=None, repr=False)
     awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
     source_row: SourceRow | None = None  # for a job of a source

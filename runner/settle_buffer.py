@@ -205,6 +205,7 @@ class SettleBuffer:
         except DatabaseAway:
             if not self._was_committed(transaction.database, settlement):
                 raise
+        self._announce(inserted_jobs([settlement]))
         self._log_settled(settling.after_commit(transaction.database, settled))
         return settled
 

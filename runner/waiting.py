@@ -95,7 +95,7 @@ class LaneWait:
 
     @property
     def _longest(self) -> float:
-        """If all jobs are announced, as in a lane without a waiting runner."""
+        """While wake-ups announce all jobs, polls are as rare as those of a lane without a waiting runner."""
         interval = self._settings.poll_interval
         return interval if self._arrivals is NONE_EXPECTED else min(interval, MAX_POLL_SECONDS)
 

@@ -9,6 +9,7 @@ import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from mayfly.clock import monotonic
@@ -21,12 +22,13 @@ SOCKET_MODE = 0o660  # members of the directory's group may send
 OTHERS_MAY_WRITE = 0o022
 MAX_BYTES = 1024  # of a wake-up
 MAX_RECEIVED = 64  # at once: a producer may send as fast as they are received
-MAX_DIGITS = 19
+MAX_JOB_ID = 2**63 - 1
 
 BURST = 8  # jobs that follow each other are announced one by one up to this number, then one per PAUSE_SECONDS
 PAUSE_SECONDS = 0.001
 MUTED_SECONDS = 0.05  # nothing is sent for this long after no process has received a wake-up
 MAX_LANES = 1000  # whose figures a sender keeps
+LOCK_SECONDS = 0.01  # other threads need less; a signal handler would wait for its own thread
 
 
 def socket_name(lane: str) -> str:
@@ -77,10 +79,11 @@ class Wakeup(NamedTuple):
 
     @classmethod
     def decoded(cls, message: bytes) -> "Wakeup | None":
+        """None if a database would refuse its lane or id: any member of the group may have sent it."""
         number, _space, lane = message.decode(errors="replace").partition(" ")
-        if not (lane and number.isascii() and number.isdecimal() and len(number) <= MAX_DIGITS):
+        if not lane or "\0" in lane or not (number.isascii() and number.isdecimal()):
             return None
-        return cls(lane, int(number) or None)
+        return cls(lane, int(number) or None) if int(number) <= MAX_JOB_ID else None
 
 
 # --- receive ----------------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ class _Lane:
 
 
 class WakeupSender:
-    """Of one process. A lane that does not linger costs a look-up in a dictionary."""
+    """Of one process, for all its threads. A lane that does not linger costs a look-up in a dictionary."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -162,6 +165,7 @@ class WakeupSender:
         self._muted_until = 0.0
         self._socket: socket.socket | None = None
         self._directory = -1
+        self._sending = Lock()  # another thread must not use a descriptor that `close` has closed
 
     def send(self, lane: str, job_id: int | None = None) -> None:
         """Called after the commit. Never blocks, never raises."""
@@ -170,12 +174,13 @@ class WakeupSender:
             if lane in self._lanes:
                 return
             known = self._learn(lane)
-        now = monotonic()
-        if known is None or now < self._muted_until or not known.may_send(now):
+        if known is None:
             return
-        if not self._deliver(known.name, Wakeup(lane, job_id).encoded()):
-            self.close()  # the directory may have been replaced
-            self._muted_until = now + MUTED_SECONDS
+        if self._sending.acquire(timeout=LOCK_SECONDS):
+            try:
+                self._send(known, Wakeup(lane, job_id))
+            finally:
+                self._sending.release()
 
     def close(self) -> None:
         if self._socket is not None:
@@ -184,6 +189,14 @@ class WakeupSender:
         if self._directory != -1:
             os.close(self._directory)
             self._directory = -1
+
+    def _send(self, known: _Lane, wakeup: Wakeup) -> None:
+        now = monotonic()
+        if now < self._muted_until or not known.may_send(now):
+            return
+        if not self._deliver(known.name, wakeup.encoded()):
+            self.close()  # the directory may have been replaced
+            self._muted_until = now + MUTED_SECONDS
 
     def _learn(self, lane: str) -> _Lane | None:
         if len(self._lanes) >= MAX_LANES:

@@ -66,6 +66,17 @@ def buffering_job() -> Job | None:
     return None if job is None or job.runtime.in_transaction else job
 
 
+def transaction_job() -> Job | None:
+    """The running job in whose transaction new jobs are inserted."""
+    job = CURRENT_JOB.get()
+    return job if job is not None and job.runtime.in_transaction else None
+
+
+def note_uncommitted(job: Job, new: Iterable[NewJob]) -> None:
+    """To announce them after the commit. One per lane is enough, and they may be a million."""
+    job.uncommitted_jobs = (job.uncommitted_jobs or {}) | {each.lane: each for each in new if each.run_at is None}
+
+
 def buffer_job(job: Job, new: Iterable[BufferedJob]) -> int:
     """Keep new jobs until this job is done; returns their number."""
     validated = list(new)  # validates all of them before any is buffered
@@ -91,9 +102,10 @@ def write_buffered(connection: Connection, buffered: Sequence[BufferedJob], now:
 
 
 def inserted_jobs(settled: Iterable[Settlement]) -> Iterator[NewJob]:
-    """The jobs that `insert_buffered` has inserted, unless a lease was lost."""
-    for each in settled:
-        for new in (each.outcome.kind is OutcomeKind.DONE and each.job.buffered_jobs) or ():
+    """Those that `insert_buffered` has inserted, and of job.transaction() one per lane; unless a lease was lost."""
+    for job in (each.job for each in settled if each.outcome.kind is OutcomeKind.DONE):
+        yield from (job.uncommitted_jobs or {}).values()
+        for new in job.buffered_jobs or ():
             if isinstance(new, NewJob | NewChain):
                 yield new.first if isinstance(new, NewChain) else new
 

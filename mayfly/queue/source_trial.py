@@ -22,12 +22,17 @@ class _RolledBack(Exception):
 
 
 def try_claim(database: Database, sources: Sources, table: SourceTable) -> bool:
-    """Raises SourceUnusable. False if no due row could be locked: nothing was tried."""
+    """Raises SourceUnusable. False if nothing was tried.
+
+    No due row may be free, or the table may have no transactions: then the row would stay `processing`.
+    """
     now = database.clock.now()
 
     def work(connection: Connection) -> None:
+        if not connection.dialect.rolls_back(connection, table.source.table):
+            raise _RolledBack(has_row=False)
         claim = RowClaim(connection, sources, table, Claimant(WORKER_ID, table.source.lane, now), 1, now)
-        raise _RolledBack(bool(claim.take(claim.lock(1).rows)))
+        raise _RolledBack(has_row=bool(claim.take(claim.lock(1).rows)))
 
     try:
         database.run(work)

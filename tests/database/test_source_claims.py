@@ -11,9 +11,10 @@ from mayfly.db.database import Database
 from mayfly.errors import SourceUnusable
 from mayfly.queue.source_claim import RowClaim
 from mayfly.queue.source_table import RowPosition, SourceTable
+from mayfly.queue.source_trial import try_claim
 from mayfly.queue.sources import count_by_source, oldest_due
 from mayfly.schema import metadata as tables
-from tests.database.factories import in_threads, rows_of, run_sql, servers_only
+from tests.database.factories import in_threads, mysql_only, rows_of, run_sql, servers_only
 from tests.database.source_factories import LANE, Posts, make_posts
 from tests.factories import get_row
 from tests.sqlalchemy_engines import engine_of, run
@@ -404,3 +405,27 @@ def test_jobs_of_the_lane_are_no_rows(posts: Posts) -> None:
 
     others = [row.status for row in rows_of(posts.database, tables.jobs) if row.id != job.id]
     assert others == ["pending"]
+
+
+# --- trial --------------------------------------------------------------------------------------------------
+
+
+def test_a_trial_changes_nothing(posts: Posts) -> None:
+    """It has found a row that can be claimed."""
+    posts.insert(1)
+
+    tried = try_claim(posts.database, posts.sources, posts.statements)
+
+    assert (tried, posts.statuses(), posts.claimed_keys()) == (True, {1: "pending"}, ["1"])
+    assert not try_claim(posts.database, posts.sources, posts.statements)
+
+
+@mysql_only
+def test_a_table_without_transactions_has_no_trial(posts: Posts) -> None:
+    """Its row would stay `processing`, without a job."""
+    posts.insert(1)
+    run_sql(posts.database, "ALTER TABLE posts ENGINE=MyISAM")
+
+    tried = try_claim(posts.database, posts.sources, posts.statements)
+
+    assert (tried, posts.statuses()) == (False, {1: "pending"})

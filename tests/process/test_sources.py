@@ -44,6 +44,17 @@ def test_due_rows_are_processed_once_each(installation: Installation) -> None:
     assert installation.lane_lines()[-1]["done"] == "23"
 
 
+def test_a_dry_run_needs_no_lock_of_a_source(installation: Installation) -> None:
+    """It tries no claim: on SQLite it would wait for the process that writes."""
+    PostTable(installation, "publish").insert(1)
+
+    with installation.database.transaction():
+        planned = installation.dispatch("--dry-run")
+
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert planned.stdout.splitlines()[1].split()[:3] == ["posts", "1", "0"]
+
+
 def test_rows_and_jobs_of_a_lane_are_planned_together(installation: Installation) -> None:
     """The lane of a source may have jobs of its own; the log counts both."""
     posts = PostTable(installation, "publish", lane="mixed")

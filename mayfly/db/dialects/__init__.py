@@ -228,6 +228,10 @@ class Dialect:
         """The columns of a table in their order; empty if it does not exist."""
         raise NotImplementedError
 
+    def rolls_back(self, _connection: Any, _table: str) -> bool:
+        """Whether the end of a transaction without a commit undoes its writes to this table."""
+        return True
+
     def moment(self, text: str) -> Any:
         """A time of the table as a parameter, from its text in the URL of a page."""
         return utc_from_driver(text)

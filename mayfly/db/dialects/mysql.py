@@ -42,6 +42,10 @@ COLUMNS = (
     "SELECT column_name, character_maximum_length, data_type FROM information_schema.columns"
     " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name ORDER BY ordinal_position"
 )
+WITHOUT_TRANSACTIONS = (
+    "SELECT COUNT(*) FROM information_schema.tables JOIN information_schema.engines USING (engine)"
+    " WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name AND transactions = 'NO'"
+)
 SERVER_ROLE = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('read_only', 'wsrep_on')"
 CATCH_UP = ("SET SESSION wsrep_sync_wait = 1", "SELECT 1", "SET SESSION wsrep_sync_wait = DEFAULT")
 SESSION = (
@@ -160,6 +164,11 @@ class MySQL(Dialect):
             )
             for column, length, kind in found
         }
+
+    def rolls_back(self, connection: Any, table: str) -> bool:
+        # Differs because the table of an application may have an engine like MyISAM, without transactions.
+        schema, _, name = table.rpartition(".")
+        return not connection.execute(WITHOUT_TRANSACTIONS, {"schema": schema or None, "name": name}).scalar()
 
     def keeping(self, _key: str, _condition: str) -> tuple[str, str]:
         # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also turns other errors into

@@ -1,7 +1,9 @@
 """Wake-ups: from a producer to the process that polls a lane, or else to the dispatcher."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,7 @@ from mayfly.process.state_dir import open_state_dir
 from mayfly.process.wakeups import BURST, DISPATCHER, Wakeup, WakeupSender, WakeupSocket, socket_name
 from mayfly.settings import Settings, load
 
-MANY = 1000
+MANY, THREADS = 1000, 4
 GROUP, PRODUCER, STRANGER = 54_321, 54_322, 54_323
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
 
@@ -137,6 +139,24 @@ def test_without_a_receiver_nothing_is_sent_for_a_while(
             assert lane.receive() == received
 
 
+def send_many(sender: WakeupSender) -> None:
+    for _ in range(MANY):
+        sender.send("mail")
+
+
+def test_threads_share_a_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a receiver each of them closes the socket and opens another one, and none raises."""
+    monkeypatch.setattr(wakeups, "MUTED_SECONDS", 0.0)
+    monkeypatch.setattr(wakeups, "PAUSE_SECONDS", 1e-9)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with closing(WakeupSender(make_settings(tmp_path))) as sender, ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(send_many, [sender] * THREADS))
+    finally:
+        sys.setswitchinterval(before)
+
+
 @pytest.mark.parametrize("changes", [{"LANES__MAIL__LINGER": "0"}, {"LANES__MAIL__EXTERNAL": "true"}])
 def test_lanes_that_do_not_linger_send_nothing(tmp_path: Path, changes: dict[str, str]) -> None:
     """Nor do lanes of external workers."""
@@ -148,7 +168,10 @@ def test_lanes_that_do_not_linger_send_nothing(tmp_path: Path, changes: dict[str
         assert dispatcher.receive() == [Wakeup("other", 2)]
 
 
-@given(st.text(max_size=64).filter(bool), st.none() | st.integers(1, 2**63 - 1))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=64),
+    st.none() | st.integers(1, 2**63 - 1),
+)
 def test_a_wakeup_is_what_was_sent(lane: str, job_id: int | None) -> None:
     """For each lane and id."""
     wakeup = Wakeup(lane, job_id)
@@ -161,6 +184,12 @@ def test_no_message_is_an_error(message: bytes) -> None:
     found = Wakeup.decoded(message)
 
     assert found is None or (found.lane and (found.job_id or 1) >= 1)
+
+
+@pytest.mark.parametrize("message", [b"9223372036854775808 mail", b"1 ma\0il"])
+def test_a_message_that_no_database_takes_is_ignored(message: bytes) -> None:
+    """An id beyond BIGINT, or NUL, would be an error in the process that receives it."""
+    assert Wakeup.decoded(message) is None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
