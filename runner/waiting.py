@@ -17,7 +17,7 @@ from mayfly.errors import WakeDirUnsafe
 from mayfly.job import Job
 from mayfly.process import timing
 from mayfly.process.state_dir import lane_hash, poll_lock_path
-from mayfly.process.wakeups import WakeupSocket, socket_name
+from mayfly.process.wakeups import Wakeup, WakeupSocket, socket_name
 from mayfly.queue.arrivals import NONE_EXPECTED, Arrivals
 from mayfly.queue.followups import has_followups
 from runner.batch import BatchReport
@@ -158,7 +158,7 @@ class LaneWait:
                 return True
             if now < poll_at and not received:
                 self._guard.pause(min(poll_at, ends_at) - monotonic(), self._socket)
-            elif self._has_due(len(received)):
+            elif self._has_due(received):
                 return True
         return False
 
@@ -167,11 +167,13 @@ class LaneWait:
         self._close_socket()
         return self._guard.may_start and self._claims.has_due()
 
-    def _has_due(self, announced: int) -> bool:
-        self._announced, self._queried_at = announced, monotonic()
+    def _has_due(self, received: Sequence[Wakeup]) -> bool:
+        self._announced, self._queried_at = sum(each.job_id is not None for each in received), monotonic()
+        if self._announced < len(received):  # jobs may follow without a wake-up
+            self._arrivals = Arrivals(self._queried_at)
         if self._claims.has_due():
             return True
-        if announced:
+        if received:
             self._expect_soon()
         return False
 

@@ -72,7 +72,7 @@ def _path_in(directory: int, name: str) -> str:
 
 class Wakeup(NamedTuple):
     lane: str
-    job_id: int | None = None  # None: several jobs
+    job_id: int | None = None  # None: several jobs, or further ones may follow without a wake-up
 
     def encoded(self) -> bytes:
         return f"{self.job_id or 0} {self.lane}".encode()
@@ -194,6 +194,8 @@ class WakeupSender:
         now = monotonic()
         if now < self._muted_until or not known.may_send(now):
             return
+        if known.credit < 1:  # the next jobs may have no wake-up: the receiver must query for them
+            wakeup = Wakeup(wakeup.lane)
         if not self._deliver(known.name, wakeup.encoded()):
             self.close()  # the directory may have been replaced
             self._muted_until = now + MUTED_SECONDS
