@@ -470,7 +470,8 @@ def test_a_runner_takes_the_place_of_another_that_receives_wakeups(embedded: Ins
     embedded.open_gate()
     wait_for_done(embedded, 4)
     stop_after_quick_starts(dispatcher, embedded)
-    assert sorted(each.jobs_done for each in embedded.rows(select(runners))) == [2, 2]
+    jobs_done = [each.jobs_done for each in embedded.rows(select(runners))]
+    assert (len(jobs_done), min(jobs_done) > 0, sum(jobs_done)) == (2, True, 4)
 
 
 def test_an_unsafe_directory_of_wakeups_is_logged(embedded: Installation) -> None:

@@ -209,8 +209,8 @@ def test_rows_that_cannot_be_claimed_start_no_runners(installation: Installation
 def test_rows_that_cannot_be_claimed_start_no_plans_while_lingering(installation: Installation) -> None:
     """The next cycle tries again."""
     posts = PostTable(installation, "publish")
-    refuse_processing(installation)
     posts.insert(1)
+    refuse_processing(installation)
 
     dispatcher = start_lingering(installation, LINGER="3")
     dispatcher.communicate(timeout=60)
