@@ -25,6 +25,7 @@ from tests.process.installation import RUN_SECONDS, Installation, wait_until
 JOB_TIMEOUT = timedelta(seconds=45)  # between the checks of a job and the arrival of its message
 REPORT_LAG = timedelta(minutes=15)  # more than the whole test takes
 FINISH_SECONDS = 300.0
+MAX_SHARE = 10  # of the time for kills, if too few processes could be killed
 KILL_EVERY_SECONDS = 1.5
 DAY = timedelta(days=1)
 LOCAL_HOURS = (12, 11, 13, 10, 0, 21)  # in the zones of the contacts: four are open, two are closed
@@ -153,7 +154,7 @@ def run_under_kills(trial: Trial, seconds: float, least_kills: int) -> None:
     for name in NAMES.values():
         trial.command("launch", name)
 
-    kills = kill_at_random(trial, seconds)
+    kills = kill_at_random(trial, seconds, least_kills)
     finish(trial)
 
     messages = read_messages(trial.world, trial.servers.received)
@@ -165,11 +166,11 @@ def run_under_kills(trial: Trial, seconds: float, least_kills: int) -> None:
     trial.scenario.assert_every_promise(messages, JOB_TIMEOUT, REPORT_LAG)
 
 
-def kill_at_random(trial: Trial, seconds: float) -> int:
-    """Cycles one after the other; now and then a runner or the dispatcher dies."""
+def kill_at_random(trial: Trial, seconds: float, least_kills: int) -> int:
+    """Cycles one after the other; now and then a runner or the dispatcher dies. Longer if too few were killed."""
     installation, kills, began = trial.installation, 0, time.monotonic()
-    while (share := (time.monotonic() - began) / seconds) < 1:
-        trial.act(share)
+    while (share := (time.monotonic() - began) / seconds) < 1 or (kills < least_kills and share < MAX_SHARE):
+        trial.act(min(share, 1))
         cycle = installation.start("dispatcher")
         kill_at = time.monotonic() + trial.random.random() * KILL_EVERY_SECONDS
         while cycle.poll() is None:
@@ -180,7 +181,7 @@ def kill_at_random(trial: Trial, seconds: float) -> int:
                     os.kill(victim, signal.SIGKILL)
                     kills += 1
                 kill_at = time.monotonic() + KILL_EVERY_SECONDS
-                trial.act((time.monotonic() - began) / seconds)
+                trial.act(min((time.monotonic() - began) / seconds, 1))
             time.sleep(0.02)
         cycle.wait(RUN_SECONDS)
     trial.act(1)
